@@ -7,8 +7,9 @@
 // user marked; kernels of optimizers (by name); collectives; every kernel. A candidate's occurrences cut the
 // history into segments. It is an anchor when most of the history is in segments that are equal (the same
 // multiset of operations; else the same without sizes and geometry; else about equally many), whatever is
-// between them (an evaluation) consists of the same operations as steps, and no smaller period fits. What
-// comes between the anchor and the next step's first operation is learned with it.
+// between them (an evaluation) consists of the same operations as steps and does not come with every one, and
+// no smaller period fits. What comes between the anchor and the next step's first operation is learned with
+// it.
 #pragma once
 
 #include <cstddef>

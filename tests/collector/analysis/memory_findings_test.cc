@@ -58,7 +58,8 @@ TEST(OutOfMemoryFinding, SaysWhatTensorsHadWhenMemoryWasRefused) {
   std::vector<Finding> findings;
   OutOfMemory(report, findings);
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_NE(findings[0].evidence.find("PyTorch reserved 2.00 GiB for 1.75 GiB of tensors."), std::string::npos)
+  EXPECT_NE(findings[0].evidence.find("PyTorch reserved 2.00 GiB for 1.75 GiB of tensors."),
+            std::string::npos)
       << findings[0].evidence;
   EXPECT_EQ(findings[0].advice.find("expandable_segments"), std::string::npos);
 }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cinttypes>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -297,6 +298,13 @@ std::unique_ptr<Creation> CreateBySplit(CommunicatorPtr communicator, Communicat
 std::unique_ptr<Creation> CreateByShrink(CommunicatorPtr communicator, CommunicatorPtr parent,
                                          const std::vector<int>& excluded) {
   return std::make_unique<ByShrink>(std::move(communicator), std::move(parent), excluded);
+}
+
+std::string NameOf(const ncclConfig_t* config) {
+  const bool has = config != nullptr && config->version >= NCCL_VERSION(2, 27, 0) &&
+                   config->size >= offsetof(ncclConfig_t, commName) + sizeof config->commName &&
+                   config->commName != nullptr;
+  return has ? config->commName : "";
 }
 
 }  // namespace gpusim::nccl

@@ -154,6 +154,9 @@ std::unique_ptr<Creation> CreateBySplit(CommunicatorPtr communicator, Communicat
 std::unique_ptr<Creation> CreateByShrink(CommunicatorPtr communicator, CommunicatorPtr parent,
                                          const std::vector<int>& excluded);
 
+// What a configuration calls a communicator; empty where it says nothing, as before 2.27.
+std::string NameOf(const ncclConfig_t* config);
+
 }  // namespace gpusim::nccl
 
 struct ncclComm {

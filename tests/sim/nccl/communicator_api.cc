@@ -47,14 +47,6 @@ bool IsBlocking(const ncclConfig_t* config) {
 
 bool IsValid(const ncclConfig_t* config) { return config == nullptr || config->magic == kConfigMagic; }
 
-// Configurations of versions before 2.27 have none.
-std::string NameOf(const ncclConfig_t* config) {
-  const bool has = config != nullptr && config->version >= NCCL_VERSION(2, 27, 0) &&
-                   config->size >= offsetof(ncclConfig_t, commName) + sizeof config->commName &&
-                   config->commName != nullptr;
-  return has ? config->commName : "";
-}
-
 // The device's primary context: what the runtime, and so the application, uses.
 ncclResult_t ContextOf(int device, CUcontext* context) {
   if (cuInit(0) != CUDA_SUCCESS) {

@@ -108,18 +108,25 @@ ncclResult_t Made(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent
   return result;
 }
 
-ncclResult_t MadeById(ncclResult_t result, const ncclComm_t* comm, const ncclUniqueId& id) {
+ncclResult_t MadeById(ncclResult_t result, const ncclComm_t* comm, const ncclUniqueId& id,
+                      const ncclConfig_t* config) {
   return Made(result, comm, nullptr, HashUniqueId(id),
-              [id](Communicator& communicator) { return JoinById(communicator, id); });
+              [id, name = NameOf(config)](Communicator& communicator) {
+                communicator.SetName(name);
+                return JoinById(communicator, id);
+              });
 }
 
 // `number`: which child of its parent; taken before the library is called, and by ranks that get none, too.
 ncclResult_t MadeFrom(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint32_t number,
-                      int color) {
+                      int color, const ncclConfig_t* config) {
   const CommunicatorPtr from = Witness::Get().Find(parent);
   if (from == nullptr || color == NCCL_SPLIT_NOCOLOR) return result;
   return Made(result, comm, parent, HashChild(from->Hash(), number, color),
-              [from, number, color](Communicator& child) { return JoinChild(child, *from, number, color); });
+              [from, number, color, name = NameOf(config)](Communicator& child) {
+                child.SetName(name);
+                return JoinChild(child, *from, number, color);
+              });
 }
 
 uint32_t NextChildOf(ncclComm_t parent) {
@@ -145,18 +152,19 @@ using gpusim::nccl::WithPeer;
 using gpusim::nccl::Witness;
 
 WATCHED(ncclCommInitRank, ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
-  return MadeById(REAL_CALL(ncclCommInitRank, comm, nranks, commId, rank), comm, commId);
+  return MadeById(REAL_CALL(ncclCommInitRank, comm, nranks, commId, rank), comm, commId, nullptr);
 }
 
 WATCHED(ncclCommInitRankConfig, ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
         ncclConfig_t* config) {
-  return MadeById(REAL_CALL(ncclCommInitRankConfig, comm, nranks, commId, rank, config), comm, commId);
+  return MadeById(REAL_CALL(ncclCommInitRankConfig, comm, nranks, commId, rank, config), comm, commId,
+                  config);
 }
 
 WATCHED(ncclCommInitRankScalable, ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
         ncclConfig_t* config) {
   return MadeById(REAL_CALL(ncclCommInitRankScalable, newcomm, nranks, myrank, nId, commIds, config), newcomm,
-                  commIds[0]);
+                  commIds[0], config);
 }
 
 WATCHED(ncclCommInitAll, ncclComm_t* comm, int ndev, const int* devlist) {
@@ -176,7 +184,8 @@ WATCHED(ncclCommInitAll, ncclComm_t* comm, int ndev, const int* devlist) {
 
 WATCHED(ncclCommSplit, ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
   const uint32_t number = NextChildOf(comm);
-  return MadeFrom(REAL_CALL(ncclCommSplit, comm, color, key, newcomm, config), newcomm, comm, number, color);
+  return MadeFrom(REAL_CALL(ncclCommSplit, comm, color, key, newcomm, config), newcomm, comm, number, color,
+                  config);
 }
 
 WATCHED(ncclCommShrink, ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
@@ -185,7 +194,7 @@ WATCHED(ncclCommShrink, ncclComm_t comm, int* excludeRanksList, int excludeRanks
   if ((shrinkFlags & NCCL_SHRINK_ABORT) != 0) Witness::Get().Abort(comm);
   return MadeFrom(
       REAL_CALL(ncclCommShrink, comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags),
-      newcomm, comm, number, gpusim::nccl::kShrinkColor);
+      newcomm, comm, number, gpusim::nccl::kShrinkColor, config);
 }
 
 WATCHED(ncclCommDestroy, ncclComm_t comm) {
