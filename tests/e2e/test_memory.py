@@ -122,7 +122,7 @@ class Memory(harness.EndToEndTest):
         self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_REFUSED, "host"], env={"GPUSIM_FAULT": "pinned_mib=1"})
         report = self.report(out)
         finding, = (f for f in report["findings"] if f["id"] == "out-of-memory")
-        self.assertEqual(finding["statement"], "Process %d ran out of pinned host memory: requested 1.0 MiB with 0.2 MiB in use." % report["ranks"][0]["pid"])
+        self.assertEqual(finding["statement"], "Process %d ran out of pinned host memory: requested 1.00 MiB with 256 KiB in use." % report["ranks"][0]["pid"])
         self.assertNotIn("was free", finding["evidence"])
         event, = report["ranks"][0]["out_of_memory"]
         self.assertEqual((event["memory"], event["asked_bytes"], event["live_bytes"], event["capacity_bytes"]), ("host_pinned", 1 << 20, {"host_pinned": 1 << 18}, None))
