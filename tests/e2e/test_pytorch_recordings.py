@@ -103,6 +103,9 @@ class Recordings(harness.EndToEndTest):
         report = self.assert_first_finding("out_of_memory", "out-of-memory")
         memory, = report["ranks"][0]["memory"]["pytorch"]
         self.assertEqual(round(memory["last_refused_allocated_bytes"] / MIB, 2), 800.08, "MiB that PyTorch's message names")
+        self.assertRegex(report["findings"][0]["statement"], r"requested 128 MiB \(device\) with 994 MiB of 1\.00 GiB in use\.$")
+        screen = " ".join(self.run_well([harness.GPUPROBE, "report", self.path("out_of_memory")]).stdout.decode().split())
+        self.assertIn("1 allocation of 16.0 MiB made in forward of each step is never freed", screen)
 
     def test_a_rank_that_leaves_the_loop(self):
         report = self.assert_first_finding("hang", "hang-missing-rank")
