@@ -16,9 +16,9 @@ namespace gpusim::nccl {
 
 void* RealFunction(const char* name) {
   using Dlsym = void*(void*, const char*);
-  static auto* const plain = reinterpret_cast<Dlsym*>(dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.34"));
-  static void* const library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
-  return plain != nullptr && library != nullptr ? plain(library, name) : nullptr;
+  static auto* const kPlain = reinterpret_cast<Dlsym*>(dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.34"));
+  static void* const kLibrary = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  return kPlain != nullptr && kLibrary != nullptr ? kPlain(kLibrary, name) : nullptr;
 }
 
 namespace {
