@@ -181,7 +181,6 @@ ComputeReport ComputeOf(const model::JobModel& job) {
   for (const auto& process : job.processes()) {
     c.short_kernels += process->totals().short_kernels;
     c.short_kernel_ns += process->totals().short_kernel_ns;
-    c.graph_kernels += process->totals().graph_kernels;
     for (const auto& kernel : process->kernels()) {
       if (kernel->time_ns.count() == 0) continue;
       const auto [known, added] = names.try_emplace(std::string(process->String(kernel->name)));

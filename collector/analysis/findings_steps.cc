@@ -45,32 +45,38 @@ double KernelsPerStep(const Report& report) {
          static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
 }
 
-double OfKernels(const ComputeReport& compute, uint64_t kernels) {
-  return static_cast<double>(kernels) / static_cast<double>(compute.kernels);
+// How kernels are launched already, if not one by one: shares of all kernels.
+struct Launching {
+  double by_graphs = 0;
+  double compiled = 0;
+};
+
+Launching LaunchingOf(const Report& report) {
+  uint64_t by_graphs = 0;
+  for (const RankReport& r : report.ranks) by_graphs += r.graph_kernels;
+  const auto kernels = static_cast<double>(report.compute.kernels);
+  return {.by_graphs = static_cast<double>(by_graphs) / kernels,
+          .compiled = static_cast<double>(report.compute.compiled_kernels) / kernels};
 }
 
-// How kernels are launched already, if not one by one.
-std::string LaunchedAlready(const ComputeReport& compute) {
+std::string LaunchedAlready(const Launching& launching) {
   std::string text;
-  if (compute.graph_kernels > 0)
-    absl::StrAppend(&text, " CUDA graphs launch ", Percent(OfKernels(compute, compute.graph_kernels)),
-                    " of them.");
-  if (compute.compiled_kernels > 0)
-    absl::StrAppend(&text, " torch.compile made ", Percent(OfKernels(compute, compute.compiled_kernels)),
-                    " of them.");
+  if (launching.by_graphs > 0)
+    absl::StrAppend(&text, " CUDA graphs launch ", Percent(launching.by_graphs), " of them.");
+  if (launching.compiled > 0)
+    absl::StrAppend(&text, " torch.compile made ", Percent(launching.compiled), " of them.");
   return text;
 }
 
-// Nobody is told to do what the program does already.
-std::string LaunchAdvice(const ComputeReport& compute) {
-  const std::string fewer = compute.fused_optimizer
-                                ? "larger batches need fewer launches."
-                                : "fused optimizers and larger batches need fewer launches.";
-  if (OfKernels(compute, compute.graph_kernels) >= thresholds::kMostKernels)
+// Leaves out what the program does already.
+std::string LaunchAdvice(const Launching& launching, bool fused_optimizer) {
+  const std::string fewer = fused_optimizer ? "larger batches need fewer launches."
+                                            : "fused optimizers and larger batches need fewer launches.";
+  if (launching.by_graphs >= thresholds::kMostKernels)
     return absl::StrCat("Make fewer and longer graphs, with the optimizer inside; ", fewer);
-  if (compute.graph_kernels > 0)
+  if (launching.by_graphs > 0)
     return absl::StrCat("Move the kernels that are launched one by one into CUDA graphs, too; ", fewer);
-  if (compute.compiled_kernels > 0)
+  if (launching.compiled > 0)
     return absl::StrCat("torch.compile(mode=\"reduce-overhead\") launches what is compiled as CUDA graphs; ",
                         fewer);
   return absl::StrCat("CUDA graphs or torch.compile launch many kernels at once; ", fewer);
@@ -99,6 +105,7 @@ void LaunchBound(const Report& report, std::vector<Finding>& out) {
   if (KernelsPerStep(report) < 1) return;
   const ComputeReport& c = report.compute;
   const double mean_ns = static_cast<double>(c.total_ns) / static_cast<double>(c.kernels);
+  const Launching launching = LaunchingOf(report);
   out.push_back(
       {.statement = absl::StrFormat(
            "The host launches too slowly: the GPUs run out of work for %s per step (%s of the step).",
@@ -107,8 +114,8 @@ void LaunchBound(const Report& report, std::vector<Finding>& out) {
            "%.0f kernels per step and rank, %s each on average; %s of them are shorter than %s.%s",
            KernelsPerStep(report), Duration(mean_ns),
            Percent(static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
-           Duration(static_cast<double>(model::ProcessModel::kShortKernelNs)), LaunchedAlready(c)),
-       .advice = LaunchAdvice(c),
+           Duration(static_cast<double>(model::ProcessModel::kShortKernelNs)), LaunchedAlready(launching)),
+       .advice = LaunchAdvice(launching, c.fused_optimizer),
        .cost_ns_per_step = host_ns});
 }
 

@@ -30,8 +30,8 @@ class OwnCost(harness.EndToEndTest):
         return self.run_well([harness.GPUPROBE, "report", out]).stdout.decode().splitlines()[0]
 
     def test_what_cupti_adds_to_launches_is_told(self):
-        """The report's figure is close to the time that the simulated CUPTI was told to take. On a busy machine the report gives a large error, and the test
-        runs the program again. The error is a standard error, of twelve turns of 2 ms, so a figure may be off: more must be close than off."""
+        """The report's figure agrees with the delay set in the simulated CUPTI. On a busy machine the report gives a large error, and the test runs the
+        program again. The error is a standard error over twelve turns of 2 ms, so a single figure may be off: more figures must agree than not."""
         launches, right, wrong = 150_000, 0, []
         for _ in range(7):
             recorded_ns, out = self.record(str(launches), BUSY_US, GPUSIM_FAULT=f"kernel_recording_ns={RECORDING_NS}")

@@ -66,7 +66,6 @@ struct ComputeReport {
   std::vector<KernelClassReport> classes;  // most time first
   uint64_t kernels = 0;
   uint64_t total_ns = 0;
-  uint64_t graph_kernels = 0;     // launched by CUDA graphs
   uint64_t compiled_kernels = 0;  // torch.compile's
   bool fused_optimizer = false;   // one kernel updates many parameters
   // Kernels below model::ProcessModel::kShortKernelNs.
