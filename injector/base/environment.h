@@ -1,35 +1,40 @@
-// Adds variables to the program's environment while its threads may be reading it.
+// The variables by which CUDA, NVTX and NCCL find this library, without changing an environment in use.
 //
-// setenv() is not safe here: it grows the array of variables with realloc(), and getenv() on another thread
-// walks the array that realloc() has just freed. A library has no business doing that to a program that never
-// calls setenv() itself. So we make a new array in our own memory, which is never freed, and publish it with
-// one compare-and-swap of `environ`. A reader sees the old array or the new one, and both stay.
+// `environ` belongs to the program. Perl reallocates the array, other programs free it, keep a pointer to it
+// or edit it in place, and each of them breaks if somebody else's array stands there. So variables reach
+// libraries in two ways:
+// - Before main, while `environ` is still the array that the kernel made: a longer copy takes its place.
+//   Whoever comes later starts from that copy, as from the kernel's: main gets it as its third argument.
+// - Afterwards: the answer to getenv. Patched slots (injector/capture/nccl/patching.cc) call AnsweringGetenv,
+//   which asks the program's getenv first. The array, and what children inherit, stay as they are.
 //
-// The program may call setenv() at the same moment, under the C library's lock, which we cannot take. Two
-// things can happen, and RepairEnvironment settles both a little later:
-// - It stored into the old array after we copied it, so that its value is missing in ours. We compare the old
-//   array with our copy and carry over what changed.
-// - It published an array of its own right after ours, made from the old one, so that our variable is gone.
-//   We add it again.
-// The program's value always wins, but for one that was stored into the old array before the program made an
-// array from ours, both before we looked; so we look at once, and then again and again for a second. Later
-// changes by the program are safe: C libraries (glibc 2.31 to 2.41, musl) never free an array that they did
-// not allocate, and copy ours when they need room.
-//
-// Thread: PublishVariable in the loader and on the starting thread, RepairEnvironment on the probe's own,
-// which reads the program's arrays through the kernel so that freed memory is an error, not a crash.
-// Allocation: one mapping for each new array. Failure: the variable is not set.
+// Thread: AddBeforeMain in the loader, AnswerVariable on the starting thread, AnsweringGetenv on any.
+// Allocation: one mapping in AddBeforeMain. Failure: the variable is not found.
 #pragma once
+
+#include <cstddef>
 
 namespace gpuprobe::injector {
 
-// Sets the variable unless the program has it. False: it is not set, and not by the program either.
-bool PublishVariable(const char* name, const char* value) noexcept;
+struct Variable {
+  const char* name;
+  const char* value;
+};
 
-// Looks once more at every array that was replaced during the last second. Cheap when there was none.
-void RepairEnvironment() noexcept;
+// Adds the variables that are not set, if `environ` is `kernel_array` and no other thread runs.
+bool AddBeforeMain(char* const* kernel_array, const Variable* variables, size_t count) noexcept;
 
-// What was published so far is not looked at again: for unit tests.
-void ForgetPublicationsForTest() noexcept;
+// From now on AnsweringGetenv returns `value` for `name` if the environment does not have it. Both must
+// outlive the process. False: too many.
+bool AnswerVariable(const char* name, const char* value) noexcept;
+
+// The getenv that the program's libraries see, usually the C library's.
+using GetenvFunction = char* (*)(const char* name);
+GetenvFunction FindGetenv() noexcept;
+
+// What that one returns, else the answer.
+char* AnsweringGetenv(const char* name) noexcept;
+
+void ForgetAnswersForTest() noexcept;
 
 }  // namespace gpuprobe::injector

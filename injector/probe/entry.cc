@@ -16,6 +16,8 @@ namespace {
 
 // Runs in every process that LD_PRELOAD brings the library into: two environment variables, no thread, no
 // file, no socket.
-__attribute__((constructor)) void OnLoad() noexcept { gpuprobe::injector::AnnounceLibrary(); }
+__attribute__((constructor)) void OnLoad(int argc, char** argv, char**) noexcept {
+  gpuprobe::injector::AnnounceLibrary(argv + argc + 1);
+}
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 #include "injector/base/environment.h"
@@ -239,7 +240,7 @@ bool Assemble(Probe& p) noexcept {
 
 void SetNvtxInjection() noexcept {
   const char* path = LibraryPath();
-  if (path != nullptr) PublishVariable("NVTX_INJECTION64_PATH", path);
+  if (path != nullptr) AnswerVariable("NVTX_INJECTION64_PATH", path);
 }
 
 // Once: the state is Starting.
@@ -290,13 +291,14 @@ void StartOnce() noexcept {
 
 }  // namespace
 
-void AnnounceLibrary() noexcept {
+void AnnounceLibrary(char* const* kernel_environment) noexcept {
   if (Disabled()) return;
-  RememberStandardError(LoadedAtStart());
+  const bool at_start = LoadedAtStart();
+  RememberStandardError(at_start);
   const char* path = LibraryPath();
-  if (path == nullptr) return;
-  PublishVariable("CUDA_INJECTION64_PATH", path);
-  PublishVariable("NVTX_INJECTION64_PATH", path);
+  if (path == nullptr || !at_start) return;
+  const Variable variables[] = {{"CUDA_INJECTION64_PATH", path}, {"NVTX_INJECTION64_PATH", path}};
+  AddBeforeMain(kernel_environment, variables, std::size(variables));
 }
 
 void StartProbe() noexcept {

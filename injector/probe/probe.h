@@ -7,9 +7,9 @@
 
 namespace gpuprobe::injector {
 
-// In a process that the library was loaded into: points CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH at
-// this library, unless they are set.
-void AnnounceLibrary() noexcept;
+// In a process that starts with the library: points CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH at it,
+// unless they are set. `kernel_environment` is the array of variables that the kernel made.
+void AnnounceLibrary(char* const* kernel_environment) noexcept;
 
 // Starts everything, once; later calls return at once.
 void StartProbe() noexcept;

@@ -5,7 +5,6 @@
 
 #include <ctime>
 
-#include "injector/base/environment.h"
 #include "injector/base/futex.h"
 #include "injector/base/lifecycle.h"
 #include "injector/base/lock.h"
@@ -157,7 +156,6 @@ bool ProbeThread::ConnectToStarted() noexcept {
       }
       started = result == Autostart::Result::kStarted;
     }
-    RepairEnvironment();
     LookParts();
     timespec pause{0, 10'000'000};
     nanosleep(&pause, nullptr);
@@ -235,7 +233,6 @@ void ProbeThread::Loop() noexcept {
   while (!finishing()) {
     const uint32_t seen = wake_word.load(std::memory_order_acquire);
     const int64_t next = MonotonicMs() + options_.flush_ms;
-    RepairEnvironment();
     TickParts();
     HoldBudget();
     session_->Tick();

@@ -3,12 +3,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 
 import harness
 from harness import GPUPROBE, LIBRARY
 from hazards import hazard
 
+OWN_ENVIRONMENT = os.path.join(harness.BUILD, "tests", "e2e", "own_environment")
 HOST_EDGES = os.path.join(harness.BUILD, "tests", "e2e", "host_edges")
 LOADINGS = {"injection": {"CUDA_INJECTION64_PATH": LIBRARY}, "preload": {"LD_PRELOAD": LIBRARY}}
 RUNS = int(os.environ.get("GPUPROBE_EDGE_RUNS", "6"))  # of what is a race
@@ -47,6 +49,33 @@ class HostEdges(harness.EndToEndTest):
     @hazard("the program starts with an empty environment", sees="no difference", counted="everything is recorded, or nothing")
     def test_empty_environment(self):
         self.in_all_ways(["cleared", "start"])
+
+    @hazard("the program manages the array of its environment itself, as perl does: reallocates, frees, exchanges or edits it",
+            sees="its array is where it was; getenv and children see its changes", counted="recording goes on")
+    def test_programs_that_own_their_environment(self):
+        for way in ("realloc", "free", "append", "edit", "swap", "remove"):
+            for name, loading in {**LOADINGS, "run": None}.items():
+                with self.subTest(way=way, loading=name):
+                    command = [OWN_ENVIRONMENT, way] if loading else [GPUPROBE, "run", "--", OWN_ENVIRONMENT, way]
+                    finished = self.run_well(command, env={**self.autostarts(), **(loading or {})})
+                    self.assertEqual(finished.stdout, b"as expected\n")
+        self.assert_nothing_runs()
+
+    def test_children_inherit_what_the_program_had(self):
+        """Injection adds no variable, and preloading only the two that name the library."""
+        show = "import os, ctypes; ctypes.CDLL('libcudart.so.13').cudaFree(None); os.execvp('env', ['env'])"
+        plain = self.environment_of(show, {})
+        self.assertEqual(self.environment_of(show, LOADINGS["injection"]), plain | set(self.lines(LOADINGS["injection"])))
+        both = {**LOADINGS["preload"], **LOADINGS["injection"], "NVTX_INJECTION64_PATH": LIBRARY}
+        self.assertEqual(self.environment_of(show, LOADINGS["preload"]), plain | set(self.lines(both)))
+
+    @staticmethod
+    def lines(variables):
+        return [f"{name}={value}" for name, value in variables.items()]
+
+    def environment_of(self, program, loading):
+        finished = self.run_well([sys.executable, "-c", program], env={**self.autostarts(), **loading, "GPUPROBE_AUTOSTART": "0"})
+        return set(finished.stdout.decode().splitlines())
 
     # --- descriptors
 

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "injector/base/environment.h"
 #include "injector/base/text.h"
 #include "injector/capture/cupti/broker.h"
 #include "injector/capture/loader/relocations.h"
@@ -23,8 +24,8 @@ namespace gpuprobe::injector::nccl {
 namespace {
 
 // Objects whose internal calls we must not intercept. The same goes for libnccl, which calls itself through
-// one of its own slots (ncclBroadcast from ncclBcast): we patch only its dlsym slot, through which it finds
-// profiler plugins. Matched by the start of the file's name, versions and plugins included.
+// one of its own slots (ncclBroadcast from ncclBcast): we patch only its slots of dlsym and getenv, through
+// which it finds profiler plugins. Matched by the start of the file's name, versions and plugins included.
 constexpr std::string_view kNccl = "libnccl";
 constexpr std::string_view kSkipped[] = {"libcuda.so", "libcupti", "libc.so",    "ld-linux",
                                          "linux-vdso", "libdl.so", "libpthread", "libgpuprobe.so"};
@@ -70,6 +71,10 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
     const bool known = unresolved || slot.value == reinterpret_cast<void*>(&dlsym);
     return known ? reinterpret_cast<void*>(&gpuprobe_dlsym) : nullptr;
   }
+  if (std::strcmp(slot.symbol, "getenv") == 0) {
+    const bool known = unresolved || slot.value == reinterpret_cast<void*>(FindGetenv());
+    return known ? reinterpret_cast<void*>(&AnsweringGetenv) : nullptr;
+  }
   if (slot.symbol[0] == 'c') return BrokerReplacement(slot.symbol, unresolved ? nullptr : slot.value);
   const EntryPoint entry_point = FindEntryPoint(slot.symbol);
   if (entry_point == EntryPoint::kCount) NoteUnknownFunction(slot.symbol);
@@ -83,7 +88,8 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
 
 bool Concerns(const char* symbol) noexcept {
   return symbol[0] == 'n' || symbol[0] == 'p' || symbol[0] == 'd' ||
-         (symbol[0] == 'c' && symbol[1] == 'u' && symbol[2] == 'p');
+         (symbol[0] == 'c' && symbol[1] == 'u' && symbol[2] == 'p') ||
+         (symbol[0] == 'g' && symbol[1] == 'e' && symbol[2] == 't' && symbol[3] == 'e');
 }
 
 // GroupStart is patched last, so that a group whose start is seen is seen to its end.
@@ -95,6 +101,7 @@ constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns, Comes
 
 uint32_t PatchLoadedObjects() noexcept {
   if (patching.exchange(true, std::memory_order_acquire)) return 0;
+  FindGetenv();  // by dlsym: not under the linker's lock
   const ScanResult result = ScanRelocations(kPolicy);
   if (result.adds != scanned_adds.load(std::memory_order_relaxed)) {
     scanned_adds.store(result.adds, std::memory_order_relaxed);

@@ -1,10 +1,10 @@
 // Injection mode: redirects the program's calls into NCCL, and its look-ups of NCCL by dlsym, to our wrappers
-// by patching relocations.
+// by patching relocations. Slots of getenv get the one that answers for our variables (environment.h).
 //
 // Patched: a slot that holds the address of an NCCL function in some loaded object (a provider: libnccl, or a
 // wrapper library of the program's), and an unresolved, lazily bound slot of such a name, which will go to
 // the first provider in load order. Left alone: our own slots; those of libcuda, libcupti, the C library and
-// the loader; all of libnccl's except dlsym's, through which it finds profiler plugins (plugin_chain.h);
+// the loader; all of libnccl's except those of dlsym and getenv, through which it finds profiler plugins;
 // slots that already point to us; slots that hold something we do not know. Thread: one at a time (a second
 // one returns at once). Allocation: none. Failure: a call that is not patched is not seen; nothing breaks.
 #pragma once

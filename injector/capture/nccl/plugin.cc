@@ -556,12 +556,12 @@ void OfferPlugin() noexcept {
     if (IsSet(variable)) return;
   }
   Dl_info info{};
-  char path[PATH_MAX];
+  static constinit char path[PATH_MAX] = {};
   if (dladdr(reinterpret_cast<void*>(&OfferPlugin), &info) == 0 || info.dli_fname == nullptr ||
       realpath(info.dli_fname, path) == nullptr || strlen(path) > kMaxPluginPath || PluginOnLoaderPath()) {
     return;
   }
-  PublishVariable("NCCL_PROFILER_PLUGIN", path);
+  AnswerVariable("NCCL_PROFILER_PLUGIN", path);
 }
 
 void ClearPluginForTest() noexcept {

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "injector/base/environment.h"
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/capture/cupti/graph_calls.h"
 #include "injector/capture/cupti/launches.h"
@@ -54,12 +55,13 @@ class NcclPart : public LiveProbe {
 
 TEST_F(NcclPart, NcclGetsAPluginOnlyIfItsCallsAreRecorded) {
   unsetenv("NCCL_PROFILER_PLUGIN");
+  ForgetAnswersForTest();
   recording.kinds = kRecordKernels;
   kNcclPart.start();
   recording = {};
-  EXPECT_EQ(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
+  EXPECT_EQ(AnsweringGetenv("NCCL_PROFILER_PLUGIN"), nullptr);
   kNcclPart.start();
-  EXPECT_NE(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
+  EXPECT_NE(AnsweringGetenv("NCCL_PROFILER_PLUGIN"), nullptr);
 }
 
 // A function that three parts want needs a larger table: kHooksPerSite.

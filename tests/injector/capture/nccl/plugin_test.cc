@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include "injector/base/environment.h"
 #include "injector/capture/nccl/communicators.h"
 #include "injector/capture/nccl/real_functions.h"
 #include "injector/capture/nccl/scopes.h"
@@ -216,24 +217,26 @@ class Offer : public ::testing::Test {
   void SetUp() override {
     unsetenv("NCCL_PROFILER_PLUGIN");
     unsetenv("NCCL_NET_PLUGIN");
+    ForgetAnswersForTest();
   }
   void TearDown() override { SetUp(); }
 };
 
 TEST_F(Offer, OurselvesWhenNobodyChoseAPlugin) {
   OfferPlugin();
-  ASSERT_NE(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
-  EXPECT_EQ(getenv("NCCL_PROFILER_PLUGIN")[0], '/');
+  ASSERT_NE(AnsweringGetenv("NCCL_PROFILER_PLUGIN"), nullptr);
+  EXPECT_EQ(AnsweringGetenv("NCCL_PROFILER_PLUGIN")[0], '/');
+  EXPECT_EQ(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
 }
 
 TEST_F(Offer, SomebodyElsesPluginIsNeverDisplaced) {
   setenv("NCCL_PROFILER_PLUGIN", "theirs", 1);
   OfferPlugin();
-  EXPECT_STREQ(getenv("NCCL_PROFILER_PLUGIN"), "theirs");
+  EXPECT_STREQ(AnsweringGetenv("NCCL_PROFILER_PLUGIN"), "theirs");
   unsetenv("NCCL_PROFILER_PLUGIN");
   setenv("NCCL_NET_PLUGIN", "libnccl-net-theirs.so", 1);  // it may bring a profiler with it
   OfferPlugin();
-  EXPECT_EQ(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
+  EXPECT_EQ(AnsweringGetenv("NCCL_PROFILER_PLUGIN"), nullptr);
 }
 
 TEST_F(Offer, APluginThatNcclWouldFindByItselfIsNotDisplaced) {
@@ -248,7 +251,7 @@ TEST_F(Offer, APluginThatNcclWouldFindByItselfIsNotDisplaced) {
   setenv("LD_LIBRARY_PATH", kept.c_str(), 1);
   remove(file.c_str());
   rmdir(folder);
-  EXPECT_EQ(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
+  EXPECT_EQ(AnsweringGetenv("NCCL_PROFILER_PLUGIN"), nullptr);
 }
 
 }  // namespace
