@@ -1,6 +1,5 @@
 #include "injector/base/environment.h"
 
-#include <dlfcn.h>
 #include <sys/single_threaded.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cstring>
 
 #include "injector/base/mapping.h"
+#include "injector/base/program_functions.h"
 
 namespace gpuprobe::injector {
 
@@ -69,18 +69,8 @@ bool AnswerVariable(const char* name, const char* value) noexcept {
   return false;
 }
 
-GetenvFunction FindGetenv() noexcept {
-  static constinit std::atomic<GetenvFunction> found{nullptr};
-  GetenvFunction function = found.load(std::memory_order_relaxed);
-  if (function != nullptr) return function;
-  function = reinterpret_cast<GetenvFunction>(dlsym(RTLD_DEFAULT, "getenv"));
-  if (function == nullptr) function = &getenv;
-  found.store(function, std::memory_order_relaxed);
-  return function;
-}
-
 char* AnsweringGetenv(const char* name) noexcept {
-  char* const set = FindGetenv()(name);
+  char* const set = program_functions.getenv(name);
   if (set != nullptr) return set;
   for (const Answer& answer : answers) {
     const char* known = answer.name.load(std::memory_order_acquire);

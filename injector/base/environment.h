@@ -28,11 +28,7 @@ bool AddBeforeMain(char* const* kernel_array, const Variable* variables, size_t 
 // outlive the process. False: too many.
 bool AnswerVariable(const char* name, const char* value) noexcept;
 
-// The getenv that the program's libraries see, usually the C library's.
-using GetenvFunction = char* (*)(const char* name);
-GetenvFunction FindGetenv() noexcept;
-
-// What that one returns, else the answer.
+// What the program's own getenv returns, else the answer.
 char* AnsweringGetenv(const char* name) noexcept;
 
 void ForgetAnswersForTest() noexcept;

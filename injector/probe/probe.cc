@@ -11,6 +11,7 @@
 
 #include "injector/base/environment.h"
 #include "injector/base/lifecycle.h"
+#include "injector/base/program_functions.h"
 #include "injector/base/roomy_stack.h"
 #include "injector/base/settings.h"
 #include "injector/capture/cupti/graph_calls.h"
@@ -245,6 +246,7 @@ void SetNvtxInjection() noexcept {
 
 // Once: the state is Starting.
 void StartOnce() noexcept {
+  FindProgramFunctions();
   auto* made = new (probe_storage) Probe;
   if (!Assemble(*made)) {
     made->connection.Close();

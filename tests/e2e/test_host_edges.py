@@ -11,6 +11,7 @@ from harness import GPUPROBE, LIBRARY
 from hazards import hazard
 
 OWN_ENVIRONMENT = os.path.join(harness.BUILD, "tests", "e2e", "own_environment")
+OWN_NAMES = os.path.join(harness.BUILD, "tests", "e2e", "own_names")
 HOST_EDGES = os.path.join(harness.BUILD, "tests", "e2e", "host_edges")
 LOADINGS = {"injection": {"CUDA_INJECTION64_PATH": LIBRARY}, "preload": {"LD_PRELOAD": LIBRARY}}
 RUNS = int(os.environ.get("GPUPROBE_EDGE_RUNS", "6"))  # of what is a race
@@ -87,6 +88,21 @@ class HostEdges(harness.EndToEndTest):
     @hazard("no descriptors are left (RLIMIT_NOFILE)", sees="no difference", counted="no collector is reached, and nothing is recorded")
     def test_no_descriptors_left(self):
         self.in_all_ways(["limit:nofile", "start", "exit:0"])
+
+    # --- names
+
+    @hazard("a C program has functions of its own that are named send, connect, poll, stat ...", sees="they are called by the program only",
+            counted="everything is recorded, nothing lost")
+    def test_functions_named_as_the_c_librarys(self):
+        for loading in LOADINGS.values():
+            collector = harness.Collector(self)
+            finished = self.run_well([OWN_NAMES], env={**self.autostarts(), **loading, **collector.env()})
+            self.assertEqual(finished.stdout, b"own functions called 0 times\n")
+            collector.stop()
+            self.assertEqual([record["kind"] for record in self.export(collector.out)].count("memset"), 2100)
+            self.assert_no_loss(self.report(collector.out))
+            self.run_well([OWN_NAMES], env={**self.autostarts(), **loading})
+        self.assert_nothing_runs()
 
     # --- standard error
 

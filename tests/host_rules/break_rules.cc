@@ -209,6 +209,8 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() noex
 
 namespace {
 
-__attribute__((constructor)) void OnLoad() noexcept { gpuprobe::injector::AnnounceLibrary(); }
+__attribute__((constructor)) void OnLoad(int argc, char** argv, char**) noexcept {
+  gpuprobe::injector::AnnounceLibrary(argv + argc + 1);
+}
 
 }  // namespace

@@ -29,6 +29,13 @@ done
 flags=$(readelf -d "$library" | grep -E 'FLAGS_1')
 [[ $flags == *NOW* && $flags == *NODELETE* ]] || fail "flags: $flags"
 
+# Bound to the C library itself (injector/bind_to_libc.cc): versions that the linker marked "only this one", which readelf shows as a high
+# bit of their number. The others hold threads and the loader alone.
+left=$(nm -D --undefined-only "$library" | awk '{print $NF}' | grep -E '@GLIBC_2\.(32|34)$' | grep -vE '^(pthread_|dl[a-z]+@|__libc_single_threaded@)' || true)
+[ -z "$left" ] || fail "not bound to the C library: $left"
+open=$(readelf -V "$library" | sed -n '/gnu.version_r/,$p' | grep -oE 'Name: GLIBC_[0-9.]+ +Flags: [a-z]+ +Version: [0-9]+' | awk '$NF < 32768 {print $2}' | sort | tr '\n' ' ')
+[ "$open" = "GLIBC_2.32 GLIBC_2.34 " ] || [ -n "${GPUPROBE_SANITIZED:-}" ] || fail "versions that are not bound: $open"
+
 newest=$(readelf -V "$library" | grep -o 'GLIBC_[0-9.]*' | sort -V | tail -1)
 [ "$(printf '%s\nGLIBC_2.34\n' "$newest" | sort -V | tail -1)" = GLIBC_2.34 ] || fail "needs $newest"
 

@@ -1,10 +1,10 @@
 #include "injector/capture/cupti/decoder.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include "injector/base/lock.h"
 #include "injector/base/losses.h"
+#include "injector/base/program_functions.h"
 #include "injector/capture/cupti/guest_records.h"
 #include "injector/capture/cupti/kinds.h"
 #include "injector/core/event_ring.h"
@@ -499,11 +499,11 @@ void Decoder::DecodeOverhead(const CUpti_Activity* record) noexcept {
   const auto& overhead = As<CUpti_ActivityOverhead>(record);
   const bool has_call = api_->version >= kVersionWithOverheadCalls;
   // cupti_activity.h from 12.4 to 13.5: "Client is responsible for freeing this memory using the free
-  // function". All of these releases take malloc and free from the C library, as we do. Only a full command
-  // buffer has details, and kept, they would grow with every launch that waits for room.
+  // function". All of these releases take malloc and free as the program has them. Only a full command buffer
+  // has details, and kept, they would grow with every launch that waits for room.
   if (api_->version >= kVersionWithOverheadDetails &&
       overhead.overheadKind == CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL) {
-    std::free(As<CUpti_ActivityOverhead3>(record).overheadData);
+    program_functions.free(As<CUpti_ActivityOverhead3>(record).overheadData);
   }
   if (!Usable(recording, overhead.start, overhead.end)) return;
   if (step_gate.in_use() && !step_gate.Holds(overhead.start) && LeftOut()) return;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "injector/base/environment.h"
+#include "injector/base/program_functions.h"
 #include "injector/base/text.h"
 #include "injector/capture/cupti/broker.h"
 #include "injector/capture/loader/relocations.h"
@@ -72,7 +73,7 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
     return known ? reinterpret_cast<void*>(&gpuprobe_dlsym) : nullptr;
   }
   if (std::strcmp(slot.symbol, "getenv") == 0) {
-    const bool known = unresolved || slot.value == reinterpret_cast<void*>(FindGetenv());
+    const bool known = unresolved || slot.value == reinterpret_cast<void*>(program_functions.getenv);
     return known ? reinterpret_cast<void*>(&AnsweringGetenv) : nullptr;
   }
   if (slot.symbol[0] == 'c') return BrokerReplacement(slot.symbol, unresolved ? nullptr : slot.value);
@@ -101,7 +102,6 @@ constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns, Comes
 
 uint32_t PatchLoadedObjects() noexcept {
   if (patching.exchange(true, std::memory_order_acquire)) return 0;
-  FindGetenv();  // by dlsym: not under the linker's lock
   const ScanResult result = ScanRelocations(kPolicy);
   if (result.adds != scanned_adds.load(std::memory_order_relaxed)) {
     scanned_adds.store(result.adds, std::memory_order_relaxed);
