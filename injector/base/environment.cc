@@ -71,7 +71,7 @@ bool AnswerVariable(const char* name, const char* value) noexcept {
 
 char* AnsweringGetenv(const char* name) noexcept {
   char* const set = program_functions.getenv(name);
-  if (set != nullptr) return set;
+  if (set != nullptr || name == nullptr) return set;
   for (const Answer& answer : answers) {
     const char* known = answer.name.load(std::memory_order_acquire);
     if (known == nullptr) break;

@@ -1,6 +1,5 @@
 #include "injector/base/environment.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,6 +7,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "injector/base/program_functions.h"
 
 namespace gpuprobe::injector {
 namespace {
@@ -87,6 +88,20 @@ TEST_F(Environment, AnAnswerIsGivenOnlyIfTheEnvironmentHasNone) {
   EXPECT_EQ(AnsweringGetenv("THIRD"), nullptr);
   EXPECT_EQ(environ, kernel_array_);
   EXPECT_EQ(getenv("OURS"), nullptr);
+}
+
+TEST_F(Environment, AProgramsOwnGetenvIsAskedFirst) {
+  const ProgramFunctions before = program_functions;
+  program_functions.getenv = [](const char*) -> char* {
+    static char theirs[] = "theirs";
+    return theirs;
+  };
+  ASSERT_TRUE(AnswerVariable("OURS", "answer"));
+  EXPECT_STREQ(AnsweringGetenv("OURS"), "theirs");
+  program_functions.getenv = [](const char*) -> char* { return nullptr; };
+  EXPECT_STREQ(AnsweringGetenv("OURS"), "answer");
+  EXPECT_EQ(AnsweringGetenv(nullptr), nullptr);
+  program_functions = before;
 }
 
 TEST_F(Environment, AnswersAreFew) {
