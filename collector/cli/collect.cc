@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,8 +108,18 @@ void LetGoOfStreams() {
   if (null > STDERR_FILENO) close(null);
 }
 
-// Ends by itself when the last run is reported, or when nobody comes.
-void ServeJobs(ingest::Server& server, JobRecorder& jobs, const bool& stop) {
+// The process that started this collector holds a lock until it is connected (injector/send/autostart.h).
+bool StarterIsGone(const std::string& socket) {
+  const int lock = open((socket + ".start").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (lock < 0) return false;
+  const bool gone = flock(lock, LOCK_EX | LOCK_NB) == 0;
+  close(lock);
+  return gone;
+}
+
+// Ends by itself when the last run is reported, or when nobody comes: whoever adopted this collector may wait
+// for it.
+void ServeJobs(ingest::Server& server, JobRecorder& jobs, const std::string& socket, const bool& stop) {
   Clock::time_point last_client = Clock::now();
   while (!stop) {
     server.Poll(milliseconds(200));
@@ -118,7 +129,7 @@ void ServeJobs(ingest::Server& server, JobRecorder& jobs, const bool& stop) {
       continue;
     }
     const bool was_used = server.greeted() > 0;
-    if (!was_used && Clock::now() - last_client <= kFirstWait) continue;
+    if (!was_used && !StarterIsGone(socket) && Clock::now() - last_client <= kFirstWait) continue;
     server.Poll(milliseconds(0));  // who has come in the meantime
     if (server.clients() == 0) return;
   }
@@ -186,14 +197,15 @@ int CollectAutostarted(const CollectOptions& options) {
       },
       [](const std::string&) {});
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
-      options.socket, [&](const v1::Hello& hello, std::string_view raw) { return jobs.Open(hello, raw); });
+      options.socket, [&](const v1::Hello& hello, std::string_view raw) { return jobs.Open(hello, raw); },
+      {.refuses_parent = true});
   if (!server.ok()) return Fail(kCollect, server.status(), kFailed);
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kCollect, signals.status(), kFailed);
   bool stop = false;
   if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kCollect, s, kFailed);
   LetGoOfStreams();
-  ServeJobs(**server, jobs, stop);
+  ServeJobs(**server, jobs, options.socket, stop);
   (*server)->Drain(milliseconds(300), milliseconds(3000));
   (*server)->SayEnded();
   server->reset();  // the socket is gone before the last report is written: who comes now starts anew

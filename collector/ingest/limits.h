@@ -21,6 +21,9 @@ struct ClientLimits {
   // Memory for unfinished frames of all clients together; whoever holds most is dropped. A batch of the
   // probe's is mostly 0.1 MiB, and at most a few.
   size_t unfinished_bytes = size_t{1} << 30;
+  // Our parent is refused. A collector that a program started belongs to whoever adopts orphans: if that
+  // process waits for all of its children, neither would end before the other.
+  bool refuses_parent = false;
 };
 
 }  // namespace gpuprobe::ingest

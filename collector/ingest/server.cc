@@ -117,6 +117,16 @@ bool Server::Admit(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  if (limits_.refuses_parent && peer.pid == getppid()) {
+    std::string refusal;
+    AppendRefusal(
+        absl::StrCat("pid ", peer.pid, " adopts orphans, and has become the parent of this collector, ",
+                     "which another process started; nothing is recorded of it. Start gpuprobe collect, ",
+                     "or use gpuprobe run -- CMD."),
+        refusal);
+    SendBestEffort(fd, refusal);
+    return false;
+  }
   if (peer.uid == getuid() || peer.uid == 0) return true;
   Warn(absl::StrCat("a client of uid ", peer.uid, " (pid ", peer.pid,
                     ") was turned away: this collector serves uid ", getuid()));

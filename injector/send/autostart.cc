@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,15 @@ bool Inherited(const char* entry) noexcept {
   }
   return true;
 }
+
+// The kernel gives the collector, once it is nobody's child, to the nearest ancestor that adopts orphans. If
+// that is this program, it would find the collector among its children, which ends only after the program.
+bool AdoptsOrphans() noexcept {
+  int adopts = 0;
+  return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &adopts, 0, 0, 0) == 0 && adopts != 0);
+}
+
+constexpr char kWouldBeItsChild[] = "this process adopts orphans, so the collector would be its child";
 
 // A folder that is ours alone, made if it does not exist.
 bool OwnFolder(const char* path) noexcept {
@@ -169,12 +179,19 @@ bool Autostart::Prepare(const char* library_path, const SocketPlaces& places, co
                         bool* silent) noexcept {
   *silent = false;
   if (!FindSocket(places, silent) || !FindProgram(library_path)) return false;
+  problem_ = kWouldBeItsChild;
+  if (AdoptsOrphans()) return false;
   problem_ = "no writable folder";
   prepared_ = !directory_.empty() && CopyEnvironment(environment);
   return prepared_;
 }
 
 Autostart::Result Autostart::TryStart() noexcept {
+  if (AdoptsOrphans()) {  // by now
+    problem_ = kWouldBeItsChild;
+    CountSelf(SelfCounter::kAutostartFailures);
+    return Result::kFailed;
+  }
   PathText lock;
   lock.Add(socket_.view()).Add(".start");
   if (!lock_.StillOurs() && !lock_.Open(lock.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600)) {

@@ -1,7 +1,8 @@
 // Starts a collector when none answers, so that users need to set only one environment variable.
 //
 // The program must notice none of it: no child, no SIGCHLD, no open descriptor and no delay. So a short-lived
-// intermediate process starts the collector, whose parent is then nobody in the program. One lock file for
+// intermediate process starts the collector, which then belongs to whoever adopts orphans: the nearest
+// subreaper above, or PID 1. If that is this program, none is started. One lock file for
 // each socket lets one of many ranks do it. Thread: Prepare on the starting thread (it reads the
 // environment), TryStart on the probe's own. Allocation: two small mappings. Failure: an enum, a counter, and
 // the reason in `problem`.

@@ -194,6 +194,70 @@ class Processes(BadSituations):
                 self.assertEqual((probed.returncode, probed.stdout), (plain.returncode, plain.stdout))
                 self.assert_nothing_runs()
 
+    def in_a_container(self, command):
+        """The command as the first process of a PID namespace."""
+        return ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+
+    def adopting(self, launcher, *operations, before=None, says=rb""):
+        """A program that adopts orphans sees its own children only, whatever the probe would like to start."""
+        command = [*launcher, BAD_SITUATIONS, *operations]
+        prepare = before or (lambda: None)
+        prepare()
+        plain = self.run_program(command)
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name, command=command):
+                prepare()
+                probed = self.run_program(command, env={**loading, **harness.PATIENT})
+                self.assertEqual((probed.returncode, probed.stdout), (plain.returncode, plain.stdout), str(probed))
+                self.assertRegex(probed.stderr, says)
+                self.assert_nothing_runs()
+
+    NO_COLLECTOR = rb"gpuprobe: no collector at .*this process adopts orphans, so the collector would be its child\); nothing is recorded. Start gpuprobe collect"
+
+    @hazard("a program that adopts orphans (a subreaper) waits for any child, and no collector is there", sees="ECHILD: no collector is started, which would be its child",
+            counted="nothing is recorded; one line says why and what to do")
+    def test_subreaper(self):
+        self.adopting([], "adopt-orphans", "no-child", says=self.NO_COLLECTOR)
+        self.adopting([], "adopt-orphans", "work:2", "reap-all", says=self.NO_COLLECTOR)
+        self.assertFalse(os.path.exists(os.path.join(self.cwd, "gpuprobe-runs")))
+
+    @hazard("a program that is PID 1 of a container waits for any child, and no collector is there", sees="ECHILD: no collector is started, which would be its child",
+            counted="nothing is recorded; one line says why and what to do")
+    def test_first_process_of_a_container(self):
+        if self.run_program(self.in_a_container(["true"])).returncode != 0:
+            self.skipTest("PID namespaces are not permitted here")
+        self.adopting(self.in_a_container([]), "no-child", says=self.NO_COLLECTOR)
+        self.adopting(self.in_a_container([]), "work:2", "reap-all", says=self.NO_COLLECTOR)
+
+    @hazard("a program begins to adopt orphans after the collector was started", sees="ECHILD: the collector stays another process's child",
+            counted="everything is recorded, nothing lost")
+    def test_subreaper_from_later_on(self):
+        self.adopting([], "work:2", "wait-long", "adopt-orphans", "no-child", says=rb"gpuprobe: recording to ")
+
+    @hazard("a program's child starts a collector, which the program adopts; then the program itself uses CUDA and waits for all its children",
+            sees="its wait ends: a collector refuses its own parent, and ends after its last client",
+            counted="the child is recorded; one line says why the parent is not")
+    def test_collector_of_a_child(self):
+        def fresh():
+            for name in ("ready", "go"):
+                if os.path.exists(os.path.join(self.cwd, name)):
+                    os.unlink(os.path.join(self.cwd, name))
+        operations = ["leave-running:2", "await:ready", "wait-long", "work:2", "wait-long", "touch:go", "reap-all"]
+        refused = rb"gpuprobe: the collector refused: pid \d+ adopts orphans, and has become the parent of this collector"
+        self.adopting([], "adopt-orphans", *operations, before=fresh, says=refused)
+        if self.run_program(self.in_a_container(["true"])).returncode == 0:
+            self.adopting(self.in_a_container([]), *operations, before=fresh, says=refused)
+
+    @hazard("the first process of a container only starts the program and reaps (docker --init)", sees="no difference", counted="everything is recorded, nothing lost")
+    def test_init_of_a_container(self):
+        init = ("import os, sys\nchild = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])\n"
+                "while True:\n    pid, status = os.wait()\n    if pid == child:\n        os._exit(os.waitstatus_to_exitcode(status))")
+        if self.run_program(self.in_a_container(["true"])).returncode != 0:
+            self.skipTest("PID namespaces are not permitted here")
+        self.adopting(self.in_a_container([sys.executable, "-c", init]), "work:5", "no-child", says=rb"gpuprobe: recording to ")
+        for run in os.listdir(os.path.join(self.cwd, "gpuprobe-runs")):
+            self.assert_kernels(self.report(os.path.join(self.cwd, "gpuprobe-runs", run)), 6)
+
     def python_processes(self, way):
         report = self.compare(PYTHON_CUDA, way, harness.SIM_LIB, program=sys.executable)
         self.assertEqual(len(report["ranks"]), 2, "the two workers")

@@ -237,16 +237,18 @@ class CollectorDies(harness.EndToEndTest):
             self.assert_no_loss(report)
             self.assertTrue(rank["cut_off"] or rank["kernels"]["count"] == 500, rank)
 
-    @hazard("the program is PID 1 of a container: its end kills the autostarted collector", sees="its exit waits until the report is written",
+    @hazard("the program is PID 1 of a container: its end kills the collector that runs beside it", sees="its exit waits until the report is written",
             counted="everything is recorded, and report.json is written")
     def test_program_that_is_the_first_process_of_its_namespace(self):
-        if self.run_program(["unshare", "--pid", "--fork", "--kill-child", "true"]).returncode != 0:
+        container = ["unshare", "--pid", "--fork", "--kill-child"]
+        if self.run_program([*container, "true"]).returncode != 0:
             self.skipTest("PID namespaces are not permitted here")
-        env = {"CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "20", "GPUPROBE_EXIT_WAIT_MS": "20000"}
-        finished = self.run_program(["unshare", "--pid", "--fork", "--kill-child", CUDA_SCRIPT, "kernels:50", "copies:3", "print:end", "return:9"], env=env)
+        run, socket = self.path("out"), self.path("collector.sock")
+        entrypoint = f'"$0" collect --socket {socket} --out {run} >/dev/null 2>&1 & until [ -S {socket} ]; do sleep 0.05; done; exec "$@"'
+        env = {"CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "20", "GPUPROBE_SOCKET": socket, **harness.PATIENT}
+        finished = self.run_program([*container, "sh", "-c", entrypoint, GPUPROBE, CUDA_SCRIPT, "kernels:50", "copies:3", "print:end", "return:9"], env=env)
         self.assertEqual((finished.returncode, finished.stdout), (9, b"end\n"), str(finished))
         self.assert_nothing_runs()
-        run = self.only_run_directory()
         self.assertTrue(os.path.exists(os.path.join(run, "report.json")), os.listdir(run))
         report = self.report(run)
         self.assertEqual(report["ranks"][0]["kernels"]["count"], 50)

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cfenv>
 #include <cstdio>
@@ -139,6 +140,33 @@ void NoChildOfOurs(int) {
   std::printf("waitpid %d %s\n", static_cast<int>(child), child < 0 ? std::strerror(errno) : "");
 }
 
+// As an init does: whatever its children leave behind becomes its child.
+void AdoptOrphans(int) {
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) std::abort();
+}
+
+std::vector<pid_t> left_running;
+
+// A child that uses CUDA, and again after the file "go" has come.
+void LeaveRunning(int kernels) {
+  std::string work = WorkArgument(kernels);
+  char* arguments[] = {const_cast<char*>(Self()),     work.data(), const_cast<char*>("touch:ready"),
+                       const_cast<char*>("await:go"), work.data(), nullptr};
+  pid_t child = -1;
+  if (posix_spawn(&child, Self(), nullptr, nullptr, arguments, environ) != 0) std::abort();
+  left_running.push_back(child);
+}
+
+// Waits for every child there is, as an init does before it ends, and says how its own ended.
+void ReapAll(int) {
+  int status = 0;
+  for (pid_t child = 0; (child = waitpid(-1, &status, 0)) > 0;) {
+    if (std::find(left_running.begin(), left_running.end(), child) != left_running.end())
+      PrintStatus("child", status);
+  }
+  std::printf("then %s\n", std::strerror(errno));
+}
+
 void SetUser(int user) {
   if (setgroups(0, nullptr) != 0 ||
       setresgid(static_cast<gid_t>(user), static_cast<gid_t>(user), static_cast<gid_t>(user)) != 0 ||
@@ -147,6 +175,9 @@ void SetUser(int user) {
     std::exit(2);
   }
 }
+
+// Until the probe's thread has done what it does once in a while.
+void WaitLong(int) { usleep(700'000); }
 
 void ClearEnvironment(int) { clearenv(); }
 
@@ -308,6 +339,10 @@ constexpr Situation kSituations[] = {
     {"exec-over", ExecOver},
     {"fork-among-threads", ForkAmongThreads},
     {"no-child", NoChildOfOurs},
+    {"adopt-orphans", AdoptOrphans},
+    {"leave-running", LeaveRunning},
+    {"reap-all", ReapAll},
+    {"wait-long", WaitLong},
     {"set-user", SetUser},
     {"clear-environment", ClearEnvironment},
     {"close-all", CloseAll},

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -169,6 +170,25 @@ TEST_F(AutostartTest, TheProgramBesideTheLibraryIsStartedWithSocketAndFolder) {
   EXPECT_NE(text.find("HOME=/h"), std::string::npos);
   EXPECT_EQ(text.find("INJECTION64"), std::string::npos);
   EXPECT_EQ(text.find("LD_PRELOAD"), std::string::npos);
+}
+
+TEST_F(AutostartTest, AProcessThatAdoptsOrphansStartsNone) {
+  Script(folder_ / "bin" / "gpuprobe", "echo end >> " + (folder_ / "count").string() + "\n");
+  const char* environment[] = {nullptr};
+  bool silent = true;
+  Autostart later;
+  later.FindDirectory((folder_ / "run").c_str(), "x");
+  ASSERT_TRUE(later.Prepare(library_.c_str(), Places(), environment, &silent));
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+  Autostart autostart;
+  autostart.FindDirectory((folder_ / "run").c_str(), "x");
+  EXPECT_FALSE(autostart.Prepare(library_.c_str(), Places(), environment, &silent));
+  EXPECT_FALSE(silent);
+  EXPECT_STREQ(autostart.problem(), "this process adopts orphans, so the collector would be its child");
+  EXPECT_EQ(later.TryStart(), Autostart::Result::kFailed);
+  EXPECT_STREQ(later.problem(), autostart.problem());
+  EXPECT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0), 0);
+  EXPECT_FALSE(fs::exists(folder_ / "count"));
 }
 
 TEST_F(AutostartTest, OnlyOneOfManyStartsIt) {
