@@ -19,8 +19,6 @@ constinit std::atomic<char*> mapping{nullptr};
 constinit std::atomic<uint32_t> next_thread_id{1};
 
 static_assert((kRingBytes & (kRingBytes - 1)) == 0 && (kSmallRingBytes & (kSmallRingBytes - 1)) == 0);
-constexpr size_t kAllBytes = kLargeRings * kRingBytes + (kRingSlots - kLargeRings) * kSmallRingBytes;
-
 size_t mapped_bytes = 0;
 
 void ReadThreadName(char (&name)[16]) noexcept {
@@ -47,7 +45,7 @@ void WakeProbeThreadForALook() noexcept { Wake(kLookStep); }
 
 bool MapRings(size_t part) noexcept {
   if (mapping.load(std::memory_order_acquire) != nullptr) return true;
-  mapped_bytes = kAllBytes / part;
+  mapped_bytes = kAllRingBytes / part;
   void* memory =
       mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;

@@ -30,6 +30,8 @@ inline constexpr size_t kWakeBytes = size_t{1} << 19;
 // Beyond these, rings are smaller: who has that many threads has little to say in each.
 inline constexpr int kLargeRings = 64;
 inline constexpr size_t kSmallRingBytes = size_t{1} << 17;
+inline constexpr size_t kAllRingBytes =
+    kLargeRings * kRingBytes + (kRingSlots - kLargeRings) * kSmallRingBytes;
 
 // A ring is too long to stay in the caches next to the processor: what comes next is asked for this far
 // ahead.

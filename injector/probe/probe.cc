@@ -11,6 +11,7 @@
 
 #include "injector/base/environment.h"
 #include "injector/base/lifecycle.h"
+#include "injector/base/memory_limits.h"
 #include "injector/base/program_functions.h"
 #include "injector/base/roomy_stack.h"
 #include "injector/base/settings.h"
@@ -43,12 +44,16 @@ struct Probe {
   Stream stream;
   CuptiSession session{&stream};
   ProbeThread thread{&stream, &session, &connection, &autostart, &places, &identity};
+  uint32_t buffer_part = 1;  // of CUPTI's buffers, where memory is limited
 };
 
 constexpr size_t kShortestQueue = size_t{2} << 20;
-// CUPTI's library, our thread's stack, and something for the program itself: stacks of 8 MiB, or the
-// 64 MiB that malloc reserves for a thread.
-constexpr size_t kRoomForTheRest = size_t{64} << 20;
+// What is mapped in any case, and what we cause others to map: CUPTI's library and its data, our thread's
+// stack, and the 128 MiB that malloc reserves for a thread.
+constexpr size_t kFixedBytes = size_t{56} << 20;
+constexpr size_t kBytesOfOthers = size_t{160} << 20;
+// Where memory is limited, of what is left: the program comes first, with what it may still need.
+constexpr size_t kSmallestShare = 16;
 constexpr size_t kSmallBufferBytes = size_t{256} << 10;  // where not even two of the usual ones can be had
 
 alignas(Probe) char probe_storage[sizeof(Probe)];
@@ -187,12 +192,11 @@ CuptiSession::StartResult StartSession(Probe& p) noexcept {
   const size_t buffer_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB")))
                               << 10;
   constexpr uint32_t kFewest = 2;
-  for (auto buffers = static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS")));;
-       buffers /= 2) {
+  const auto wanted = static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS")));
+  for (uint32_t buffers = wanted / p.buffer_part; buffers >= kFewest; buffers /= 2) {
     const CuptiSession::StartResult result = p.session.Start(api, buffers, buffer_bytes);
     if (result != CuptiSession::StartResult::kNoMemory) return result;
     CountSelf(SelfCounter::kOwnAllocationFailures);
-    if (buffers / 2 < kFewest) break;
   }
   return p.session.Start(api, kFewest, kSmallBufferBytes);
 }
@@ -202,22 +206,24 @@ void OnExit() noexcept {
   if (probe != nullptr && InWatchedProcess()) probe->thread.Finish();
 }
 
-// What is still to come: CUPTI's buffers, its library, our thread's stack. Looked for and given back.
-bool HasRoomFor(size_t buffer_bytes) noexcept {
-  Mapping rest;
-  return rest.Map(buffer_bytes + kRoomForTheRest);
-}
-
-// Where address space is limited, everything is made smaller together; what then does not fit is counted.
+// Where memory is limited, everything is made smaller together; what then does not fit is counted.
 bool MapAll(Probe& p) noexcept {
   const size_t queue_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
   const size_t all_buffers = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS"))) *
                                  static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB")))
                              << 10;
+  const size_t share = LimitedMemoryLeft() / kSmallestShare;
   for (size_t part = 1; part <= kSmallestRingPart; part *= 2) {
     const size_t queue_part = queue_bytes / part < kShortestQueue ? kShortestQueue : queue_bytes / part;
-    if (MapRings(part) && p.stream.Init(queue_part) && HasRoomFor(all_buffers / part)) return true;
-    UnmapRings();
+    const size_t needed =
+        kAllRingBytes / part + queue_part + all_buffers / part + kFixedBytes + kBytesOfOthers;
+    if (needed <= share) {
+      if (MapRings(part) && p.stream.Init(queue_part)) {
+        p.buffer_part = static_cast<uint32_t>(part);
+        return true;
+      }
+      UnmapRings();
+    }
     CountSelf(SelfCounter::kOwnAllocationFailures);
   }
   return false;
@@ -234,8 +240,8 @@ bool Assemble(Probe& p) noexcept {
   if (MapAll(p) && WatchForks()) return true;
   CountSelf(SelfCounter::kOwnAllocationFailures);
   SayLine(
-      "this process has too little memory left (address-space limit?); nothing is recorded. Raise ulimit "
-      "-v.");
+      "the memory limit of this process (ulimit -v or -d) leaves too little for the program and the probe; "
+      "nothing is recorded. Raise the limit.");
   return false;
 }
 

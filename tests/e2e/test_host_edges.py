@@ -179,17 +179,25 @@ class HostEdges(harness.EndToEndTest):
             with self.subTest(kib=kib):
                 self.in_all_ways([f"stack:{kib}"])
 
-    @hazard("address space is limited (RLIMIT_AS)", sees="no difference", counted="queues and rings are smaller, or one line says that nothing is recorded")
-    def test_limited_address_space(self):
-        for mib in (400, 200, 100, 60, 20):
-            with self.subTest(mib=mib):
-                self.in_all_ways([f"limit:as:{mib}", "start", "exit:0"], commands=False)
+    @hazard("address space or data is limited (RLIMIT_AS, RLIMIT_DATA), and the program needs nearly all of it", sees="no difference",
+            counted="one line says that nothing is recorded; if the limit leaves sixteen times what the probe takes, everything is")
+    def test_limited_memory(self):
+        for limit in ("as", "data"):
+            for mib in (1000, 400, 100, 60):
+                with self.subTest(limit=limit, mib=mib):
+                    operations = [f"limit:{limit}:{mib}", "start", f"fill:{mib * 9 // 10 - 30}", "wait:50", "exit:0"]
+                    self.in_all_ways(operations, commands=False)
+        finished = self.run_well([HOST_EDGES, *operations], env={**self.autostarts(), **LOADINGS["injection"]})
+        self.assertIn(b"the memory limit of this process (ulimit -v or -d) leaves too little for the program and the probe; nothing is recorded", finished.stderr)
 
-    def test_limited_address_space_is_recorded_all_the_same(self):
-        collector = harness.Collector(self)
-        self.run_well([HOST_EDGES, "limit:as:300", "start", "exit:0"], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
-        self.assertEqual(collector.stop().returncode, 0)
-        self.assertEqual(len(self.report(collector.out)["ranks"]), 1)
+    def test_limits_that_leave_enough(self):
+        """With little of all kinds of memory, or with all of it."""
+        for limit in ("as:4000", "data:4000", "as:20000"):
+            with self.subTest(limit=limit):
+                collector = harness.Collector(self)
+                self.run_well([HOST_EDGES, f"limit:{limit}", "start", "exit:0"], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
+                self.assertEqual(collector.stop().returncode, 0)
+                self.assertEqual(len(self.report(collector.out)["ranks"]), 1)
 
     @hazard("no file may grow (RLIMIT_FSIZE), and standard error is a file", sees="no SIGXFSZ", counted="the probe's line is not written")
     def test_no_file_may_grow(self):

@@ -16,8 +16,10 @@
 //   child:WAY       starts CUDA, then makes a child by fork, _Fork, clone, vfork or spawn; prints how it
 //                   ended; a forked child leaves through exit, and must not wait for anything
 //   stack:KIB       starts CUDA on a thread with a stack of so many KiB
-//   limit:NAME      no more address space than so many MiB (as:64), descriptors (nofile:used), file size
-//                   (fsize) or threads (nproc)
+//   limit:NAME      no more address space (as:64) or data (data:64) than so many MiB, descriptors
+//   (nofile:used),
+//                   file size (fsize) or threads (nproc)
+//   fill:MIB        allocates and uses so much memory, in blocks of 1 MiB
 //   chroot:FOLDER   sees nothing but this folder, where there is no /proc
 //   gone            removes its working directory
 //   cleared         clears its environment
@@ -252,6 +254,13 @@ void Limit(const std::string& what) {
     std::fclose(file);
     limit.rlim_cur = limit.rlim_max = pages * 4096 + (value << 20);
     if (setrlimit(RLIMIT_AS, &limit) != 0) Fail("RLIMIT_AS");
+  } else if (name == "data") {
+    FILE* file = std::fopen("/proc/self/statm", "r");
+    size_t pages = 0;
+    if (file == nullptr || std::fscanf(file, "%*u %*u %*u %*u %*u %zu", &pages) != 1) Fail("statm");
+    std::fclose(file);
+    limit.rlim_cur = limit.rlim_max = pages * 4096 + (value << 20);
+    if (setrlimit(RLIMIT_DATA, &limit) != 0) Fail("RLIMIT_DATA");
   } else if (name == "nofile") {
     limit.rlim_cur = limit.rlim_max = value == 0 ? 64 : value;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0) Fail("RLIMIT_NOFILE");
@@ -267,6 +276,14 @@ void Limit(const std::string& what) {
   }
 }
 
+void Fill(int mib) {
+  for (int i = 0; i < mib; ++i) {
+    auto* block = static_cast<char*>(malloc(size_t{1} << 20));
+    if (block == nullptr) Fail("malloc");
+    memset(block, 1, 64);
+  }
+}
+
 void Perform(const std::string& operation, const std::string& value) {
   if (operation == "readers") return Readers(value);
   if (operation == "writers") return Writers();
@@ -278,6 +295,7 @@ void Perform(const std::string& operation, const std::string& value) {
   if (operation == "child") return Child(value);
   if (operation == "stack") return Stack(value);
   if (operation == "limit") return Limit(value);
+  if (operation == "fill") return Fill(std::atoi(value.c_str()));
   if (operation == "chroot") {
     if (chroot(value.c_str()) != 0 || chdir("/") != 0) Fail("chroot");
     return;
