@@ -19,6 +19,7 @@
 #include "collector/cli/live_page.h"
 #include "collector/cli/node_collector.h"
 #include "collector/cli/node_limits.h"
+#include "collector/cli/ordinary_priority.h"
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/screen.h"
@@ -205,6 +206,7 @@ int CollectAutostarted(const CollectOptions& options) {
   bool stop = false;
   if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kCollect, s, kFailed);
   LetGoOfStreams();
+  RunAtOrdinaryPriority();
   ServeJobs(**server, jobs, options.socket, stop);
   (*server)->Drain(milliseconds(300), milliseconds(3000));
   (*server)->SayEnded();

@@ -23,6 +23,7 @@
 #include "collector/cli/launch.h"
 #include "collector/cli/live_display.h"
 #include "collector/cli/live_page.h"
+#include "collector/cli/ordinary_priority.h"
 #include "collector/cli/preload_check.h"
 #include "collector/cli/recorded_steps_option.h"
 #include "collector/cli/recorder.h"
@@ -205,6 +206,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   if (launched.error != 0) {
     return ExecFailure(command, launched.error);
   }
+  RunAtOrdinaryPriority();  // chrt, nice and taskset before `gpuprobe run` are meant for the command
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a full disk
   Child child{.pid = launched.pid};

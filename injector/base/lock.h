@@ -1,5 +1,8 @@
 // A scoped pthread mutex: std::mutex without the run-time library that its errors need.
 //
+// Whoever holds a mutex on which InheritPriority was called runs at the priority of the thread that waits for
+// it: CUPTI may complete a buffer on a real-time thread of the program's while ours has the lock.
+//
 // Thread: never on an application thread that waits for us, except in the rare case that CUPTI completes a
 // buffer there. Code under such a lock never calls CUPTI, CUDA or the loader.
 #pragma once
@@ -7,6 +10,15 @@
 #include <pthread.h>
 
 namespace gpuprobe::injector {
+
+// Before the mutex is used. Without the kernel's support, it stays as it is.
+inline void InheritPriority(pthread_mutex_t& mutex) noexcept {
+  pthread_mutexattr_t attributes;
+  if (pthread_mutexattr_init(&attributes) != 0) return;
+  pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+  pthread_mutex_init(&mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
 
 class Lock {
  public:

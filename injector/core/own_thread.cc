@@ -1,10 +1,15 @@
 #include "injector/core/own_thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstddef>
+#include <cstring>
 
 #include "injector/core/thread_state.h"
 
@@ -14,6 +19,26 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{512} << 10;
 constexpr size_t kSmallestStackBytes = size_t{128} << 10;
+
+// A thread begins with the priority and the processors of the one that started it, which may be the
+// program's real-time thread on the core that is kept free for it.
+void RunAtOrdinaryPriority() noexcept {
+  const int policy = sched_getscheduler(0);
+  const int kind = policy & ~SCHED_RESET_ON_FORK;
+  if (policy >= 0 && kind != SCHED_OTHER && kind != SCHED_BATCH && kind != SCHED_IDLE) {
+    const sched_param ordinary{};
+    sched_setscheduler(0, SCHED_OTHER | (policy & SCHED_RESET_ON_FORK), &ordinary);
+  }
+  const auto thread = static_cast<id_t>(syscall(SYS_gettid));
+  if (getpriority(PRIO_PROCESS, thread) < 0) setpriority(PRIO_PROCESS, thread, 0);
+}
+
+// All that the process may use: the kernel leaves out those that its cpuset does not have.
+void RunOnAnyProcessor() noexcept {
+  unsigned char all[1024];  // 8,192 processors
+  std::memset(all, 0xff, sizeof(all));
+  sched_setaffinity(0, sizeof(all), reinterpret_cast<const cpu_set_t*>(all));
+}
 
 }  // namespace
 
@@ -38,6 +63,8 @@ bool StartOwnThread(void* (*main)(void*), void* argument) noexcept {
 }
 
 void BecomeOwnThread() noexcept {
+  RunAtOrdinaryPriority();
+  RunOnAnyProcessor();
   prctl(PR_SET_NAME, "gpuprobe", 0, 0, 0);
   CurrentThread().guard_depth = 1;
 }

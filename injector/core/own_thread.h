@@ -2,16 +2,18 @@
 //
 // They are detached, named "gpuprobe", have their own stack size, and block every signal, so that the
 // program's handlers run on the program's threads and no signal that one of our calls raises (SIGPIPE,
-// SIGXFSZ) is ever delivered. Thread: any. Allocation: the C library's, for the stack. Failure: false if the
-// process cannot have another thread.
+// SIGXFSZ) is ever delivered. They run at ordinary priority and on any processor, whatever the program's
+// thread that started them has; a lower priority (nice, SCHED_BATCH, SCHED_IDLE) is kept. So does the
+// collector that one of them starts. Thread: any. Allocation: the C library's, for the stack. Failure: false
+// if the process cannot have another thread.
 #pragma once
 
 namespace gpuprobe::injector {
 
 [[nodiscard]] bool StartOwnThread(void* (*main)(void*), void* argument) noexcept;
 
-// Names the calling thread, and keeps the guard shut for it for good: what it makes CUDA do is not the
-// program's.
+// First thing on a thread of ours: gives up what it inherited, names it, and keeps the guard shut for it for
+// good: what it makes CUDA do is not the program's.
 void BecomeOwnThread() noexcept;
 
 }  // namespace gpuprobe::injector

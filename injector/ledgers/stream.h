@@ -9,6 +9,7 @@
 
 #include <cstddef>
 
+#include "injector/base/lock.h"
 #include "injector/ledgers/event_drain.h"
 #include "injector/rows/batch_builder.h"
 #include "injector/send/send_queue.h"
@@ -22,6 +23,7 @@ struct Stream {
   EventDrain drain{&builder};
 
   [[nodiscard]] bool Init(size_t queue_bytes) noexcept {
+    InheritPriority(mutex);
     return queue.Init(queue_bytes) && builder.Init(&queue);
   }
 };

@@ -14,6 +14,7 @@ constexpr uint64_t kReturnBytes = uint64_t{1} << 20;  // pages go back to the ke
 }  // namespace
 
 bool SendQueue::Init(size_t capacity_bytes) noexcept {
+  InheritPriority(mutex_);
   return memory_.Map((capacity_bytes + kPageBytes - 1) & ~size_t{kPageBytes - 1});
 }
 

@@ -305,6 +305,55 @@ class Signals(BadSituations):
     def test_process_state(self):
         self.assert_kernels(self.compare("state:5"), 5)
 
+    def priorities(self, tids):
+        """Policy, real-time priority, nice value and processors of each."""
+        return {(os.sched_getscheduler(tid), os.sched_getparam(tid).sched_priority, os.getpriority(os.PRIO_PROCESS, tid), tuple(sorted(os.sched_getaffinity(tid))))
+                for tid in tids}
+
+    @hazard("the program runs in real time (SCHED_FIFO), on one processor, at a raised priority", sees="nothing of ours runs before it, or only on its processor",
+            counted="everything is recorded, nothing lost")
+    def test_real_time(self):
+        if self.run_program([BAD_SITUATIONS, "real-time"]).stderr:
+            self.skipTest("real-time priorities are not permitted here")
+        operations = ["real-time", "work:3", f"touch:{self.path('ready')}", f"await:{self.path('go')}", "work:2", "print:done"]
+        ordinary = (os.SCHED_OTHER, 0, 0, tuple(sorted(os.sched_getaffinity(0))))
+        raised = (os.SCHED_FIFO, 20, -5, (0,))
+        lock = self.path("run", "gpuprobe", "collector.sock.lock")
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                program = self.start([BAD_SITUATIONS, *operations], env={**loading, **harness.PATIENT})
+                harness.wait_until(lambda: os.path.exists(self.path("ready")) and os.path.exists(lock) and harness.read_file(lock).strip(), "the collector")
+                own = [int(tid) for tid in os.listdir(f"/proc/{program.pid}/task") if harness.read_proc(program.pid, f"task/{tid}/comm") == b"gpuprobe\n"]
+                collector = int(harness.read_file(lock))
+                self.assertEqual(self.priorities([program.pid]), {raised})
+                self.assertTrue(own)
+                harness.wait_until(lambda: self.priorities(own) == {ordinary}, "the ordinary priority of our thread", limit=20)
+                self.assertEqual(self.priorities(int(tid) for tid in os.listdir(f"/proc/{collector}/task")), {ordinary})
+                open(self.path("go"), "w", encoding="utf-8").close()
+                finished = program.wait()
+                self.assertEqual((finished.returncode, finished.stdout), (0, b"done\n"))
+                self.assert_nothing_runs()
+                os.unlink(self.path("ready"))
+                os.unlink(self.path("go"))
+
+    @hazard("`gpuprobe run` is started in real time, or bound to one processor (chrt, taskset)", sees="the command has what it was given",
+            counted="its recording runs at ordinary priority, on any processor")
+    def test_run_in_real_time(self):
+        launcher = ["chrt", "-f", "30", "taskset", "-c", "0"]
+        if self.run_program([*launcher, "true"]).returncode != 0:
+            self.skipTest("real-time priorities are not permitted here")
+        operations = ["work:3", f"touch:{self.path('ready')}", f"await:{self.path('go')}", "print:done"]
+        program = self.start([*launcher, GPUPROBE, "run", "--out", self.path("out"), "--", BAD_SITUATIONS, *operations])
+        harness.wait_until(lambda: os.path.exists(self.path("ready")), "the program")
+        command = next(pid for pid in harness.processes_of_session(program.pid) if pid != program.pid)
+        self.assertEqual(self.priorities([command]), {(os.SCHED_FIFO, 30, 0, (0,))})
+        self.assertEqual(self.priorities(int(tid) for tid in os.listdir(f"/proc/{program.pid}/task")),
+                         {(os.SCHED_OTHER, 0, 0, tuple(sorted(os.sched_getaffinity(0))))})
+        open(self.path("go"), "w", encoding="utf-8").close()
+        finished = program.wait()
+        self.assertEqual((finished.returncode, finished.stdout), (0, b"done\n"), str(finished))
+        self.assert_kernels(self.report(self.path("out")), 3)
+
     @hazard("the program throws and catches exceptions between its CUDA calls", sees="each is caught where it would be without the probe", counted="everything is recorded, nothing lost")
     def test_exceptions(self):
         self.assert_kernels(self.compare("exceptions:5"), 5)
