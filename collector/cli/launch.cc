@@ -40,7 +40,8 @@ std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::str
 }
 
 Launched Launch(const std::vector<std::string>& command,
-                const std::vector<std::pair<std::string, std::string>>& environment, const sigset_t& mask) {
+                const std::vector<std::pair<std::string, std::string>>& environment, const sigset_t& mask,
+                bool ignores_children) {
   std::vector<char*> argv;
   argv.reserve(command.size() + 1);
   for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -56,6 +57,7 @@ Launched Launch(const std::vector<std::string>& command,
   }
   if (pid == 0) {
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    if (ignores_children) std::signal(SIGCHLD, SIG_IGN);
     sigprocmask(SIG_SETMASK, &mask, nullptr);
     execvp(argv[0], argv.data());
     const int error = errno;

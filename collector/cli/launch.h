@@ -24,8 +24,9 @@ struct Launched {
   int error = 0;  // errno of exec; 0: it runs
 };
 
-// Forks and executes; streams are inherited, signals as they were before (`mask`).
+// Forks and executes; streams are inherited, signals as they were before: `mask`, and SIGCHLD ignored or not.
 Launched Launch(const std::vector<std::string>& command,
-                const std::vector<std::pair<std::string, std::string>>& environment, const sigset_t& mask);
+                const std::vector<std::pair<std::string, std::string>>& environment, const sigset_t& mask,
+                bool ignores_children = false);
 
 }  // namespace gpuprobe::cli

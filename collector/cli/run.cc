@@ -1,5 +1,5 @@
-#include <sys/resource.h>
-#include <sys/wait.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +27,8 @@
 #include "collector/cli/preload_check.h"
 #include "collector/cli/recorded_steps_option.h"
 #include "collector/cli/recorder.h"
+#include "collector/cli/run_channel.h"
+#include "collector/cli/run_command.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
 #include "collector/cli/signals.h"
@@ -43,10 +45,6 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kRun[] = "run";
-// As env, timeout and nohup use them, so that our own failure is not mistaken for the command's.
-constexpr int kOwnFailure = 125;
-constexpr int kNotExecutable = 126;
-constexpr int kNotFound = 127;
 // Longest wait, after the command has ended, for processes of it that are still connected: the probe itself
 // waits 2 s at exit.
 constexpr milliseconds kStragglerWait{5000};
@@ -68,6 +66,11 @@ absl::StatusOr<std::string> MakeSocketDirectory() {
       absl::StrCat("cannot create a directory for the socket: ", bases.back(), ": ", std::strerror(error)));
 }
 
+void RemoveSocketDirectory(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
 struct RunOptions {
   std::string out;
   KeepOption keep;
@@ -85,53 +88,89 @@ struct RunOptions {
   bool no_preload = false;
 };
 
-struct Child {
-  pid_t pid = -1;
-  bool ended = false;
-  int status = 0;  // of waitpid
-  int exit_code = 0;
-  int end_signal = 0;        // 0: it exited
-  bool interrupted = false;  // a signal to end came after the child's end: waits for nobody any more
-
-  void Reap() {
-    if (ended || waitpid(pid, &status, WNOHANG) != pid) return;
-    if (!WIFEXITED(status) && !WIFSIGNALED(status)) return;
-    ended = true;
-    if (WIFSIGNALED(status)) end_signal = WTERMSIG(status);
-    exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + end_signal;
-  }
-  void Forward(const signalfd_siginfo& info) {
-    if (ended) {
-      interrupted = info.ssi_signo != SIGUSR1 && info.ssi_signo != SIGUSR2;
-      return;
-    }
-    // A signal that the terminal sent went to the whole foreground group, the command included.
-    if (info.ssi_code == SI_KERNEL) return;
-    kill(pid, static_cast<int>(info.ssi_signo));
-  }
-};
-
 void Say(const std::optional<std::string>& text) {
   if (text.has_value()) std::fputs(text->c_str(), stderr);
 }
 
+// The command as the collector sees it: through the process that waits for it.
+class WatchedCommand {
+ public:
+  explicit WatchedCommand(RunChannel channel) : channel_(std::move(channel)) {}
+  ~WatchedCommand() {
+    if (pidfd_ >= 0) close(pidfd_);
+  }
+  WatchedCommand(const WatchedCommand&) = delete;
+  WatchedCommand& operator=(const WatchedCommand&) = delete;
+
+  // Waits until it is started. False: it never is.
+  bool AwaitStart() {
+    channel_.Send(RunMessageKind::kReady);
+    RunMessage message;
+    if (!channel_.Receive(message, /*wait=*/true) || message.kind != RunMessageKind::kStarted) return false;
+    pid_ = message.value;
+    pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+    return true;
+  }
+  void OnMessages() {
+    RunMessage message;
+    while (!channel_.gone() && channel_.Receive(message, /*wait=*/false)) {
+      if (message.kind == RunMessageKind::kHurry) hurried_ = true;
+      if (message.kind != RunMessageKind::kEnded) continue;
+      ended_ = true;
+      status_ = message.value;
+    }
+  }
+  // Without the process that waits for it (somebody killed that), the command is watched from here.
+  void LookIfAlone() {
+    if (ended_) return;
+    pollfd fd{.fd = pidfd_, .events = POLLIN, .revents = 0};
+    ended_ = pidfd_ < 0 || poll(&fd, 1, 0) != 0;
+  }
+  void SayDirectory(const std::string& directory) {
+    if (said_directory_ || directory.empty()) return;
+    said_directory_ = true;
+    channel_.Send(RunMessageKind::kDirectory, 0, directory);
+  }
+
+  int fd() const { return channel_.fd(); }
+  pid_t pid() const { return pid_; }
+  bool ended() const { return ended_; }
+  std::optional<int> status() const { return status_; }
+  bool hurried() const { return hurried_; }
+  // Nobody waits for a report on the screen.
+  bool is_alone() const { return channel_.gone(); }
+
+ private:
+  RunChannel channel_;
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  bool ended_ = false;
+  bool hurried_ = false;
+  bool said_directory_ = false;
+  std::optional<int> status_;  // as waitpid gave it
+};
+
 void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveDisplay& display,
-           LivePage& page, Child& child) {
+           LivePage& page, WatchedCommand& command) {
   Clock::time_point look = Clock::now();
-  while (!child.ended) {
+  while (!command.ended()) {
     server.Poll(page.Patience(recorder));
     recorder.Tick();
     display.Tick(recorder.status(), MonotonicNs());
     page.Tick(recorder, server);
-    child.Reap();
+    if (recorder.heard_anything()) command.SayDirectory(recorder.directory());
+    if (command.is_alone()) {
+      server.Unwatch(command.fd());  // it would be readable for ever
+      command.LookIfAlone();
+    }
     if (Clock::now() < look) continue;
     look = Clock::now() + kCheckEvery;
     Say(recorder.Check(check, false));
   }
-  recorder.NoteChildEnd(child.pid, child.status);
+  if (command.status().has_value()) recorder.NoteChildEnd(command.pid(), *command.status());
   const Clock::time_point end = Clock::now() + kStragglerWait;
   server.Poll(milliseconds(0));  // who connected just before the end
-  while (server.clients() > 0 && !child.interrupted && Clock::now() < end) {
+  while (server.clients() > 0 && !command.hurried() && Clock::now() < end) {
     server.Poll(milliseconds(50));
     recorder.Tick();
     page.Tick(recorder, server);
@@ -140,13 +179,15 @@ void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveD
   Say(recorder.Check(check, true));
 }
 
-void PrintReport(Recorder& recorder, LivePage& page, const std::vector<std::string>& command,
-                 const RunOptions& options) {
+// kFailed, after a line, if the report could not be written.
+int PrintReport(Recorder& recorder, LivePage& page, const std::vector<std::string>& command,
+                const RunOptions& options, bool is_alone) {
   if (!recorder.heard_anything()) {
-    std::fprintf(stderr,
-                 "gpuprobe: nothing was recorded: no process of this command initialised CUDA, or none ran "
-                 "long enough to connect\n");
-    return;
+    if (!is_alone)
+      std::fprintf(stderr,
+                   "gpuprobe: nothing was recorded: no process of this command initialised CUDA, or none ran "
+                   "long enough to connect\n");
+    return kDone;
   }
   const analysis::Report report = recorder.Finish(command);
   const absl::Status& written = recorder.report_written();
@@ -154,10 +195,10 @@ void PrintReport(Recorder& recorder, LivePage& page, const std::vector<std::stri
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
   const std::string text =
       options.json ? render::JsonReportFiles(report).report : render::TextReport(report, file, layout);
-  if (!options.quiet) std::fputs(text.c_str(), stderr);
-  if (!written.ok())
-    Fail(kRun, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
+  if (!options.quiet && !is_alone) std::fputs(text.c_str(), stderr);
   page.Conclude(recorder, report);
+  if (written.ok()) return kDone;
+  return Fail(kRun, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
 }
 
 // False, after a line that says why, for programs that do not start with a preloaded library.
@@ -168,13 +209,9 @@ bool MayPreload(const std::vector<std::string>& command, bool unwanted) {
   return !finding.has_value();
 }
 
-int ExecFailure(const std::vector<std::string>& command, int error) {
-  Fail(kRun, absl::StrCat(command.front(), ": ", std::strerror(error)), kFailed);
-  return error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable;
-}
-
-int Supervise(const std::vector<std::string>& command, const std::string& library, const RunOptions& options,
-              int* end_signal) {
+// What the collector's process does; its exit code.
+int CollectRun(RunChannel channel, const std::vector<std::string>& command, const std::string& socket,
+               const RunOptions& options) {
   absl::StatusOr<std::unique_ptr<http::Server>> listening = options.http.Listen();
   if (!listening.ok()) return Fail(kRun, listening.status(), kOwnFailure);
   LivePage page(*std::move(listening), command);
@@ -186,51 +223,40 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   (*recorder)->SetStepMarker(options.marker);
   (*recorder)->SetModelWork(options.work.work);
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
-  const absl::StatusOr<std::string> folder = MakeSocketDirectory();
-  if (!folder.ok()) return Fail(kRun, folder.status(), kOwnFailure);
-  const auto remove_folder = absl::MakeCleanup([&] {
-    std::error_code ignored;
-    std::filesystem::remove_all(*folder, ignored);
-  });
-  const std::string socket = *folder + "/collector.sock";
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       socket, [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
   if (!server.ok()) return Fail(kRun, server.status(), kOwnFailure);
-  absl::StatusOr<SignalFd> signals =
-      SignalFd::Open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
-  if (!signals.ok()) return Fail(kRun, signals.status(), kOwnFailure);
-
-  auto environment = ProbeEnvironment(library, socket, MayPreload(command, options.no_preload));
-  environment.insert(environment.end(), options.environment.begin(), options.environment.end());
-  const Launched launched = Launch(command, environment, signals->previous_mask());
-  if (launched.error != 0) {
-    return ExecFailure(command, launched.error);
-  }
   RunAtOrdinaryPriority();  // chrt, nice and taskset before `gpuprobe run` are meant for the command
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a full disk
-  Child child{.pid = launched.pid};
-  const absl::Status watched = (*server)->Watch(signals->fd(), [&] {
-    signals->ReadAll([&](const signalfd_siginfo& info) {
-      if (info.ssi_signo == SIGCHLD) {
-        child.Reap();
-      } else {
-        child.Forward(info);
-      }
-    });
-  });
-  if (!watched.ok()) log::Warn(absl::StrCat("signals are not forwarded: ", watched.message()));
+  WatchedCommand watched(std::move(channel));
+  if (absl::Status s = (*server)->Watch(watched.fd(), [&] { watched.OnMessages(); }); !s.ok())
+    return Fail(kRun, s, kOwnFailure);
+  if (!watched.AwaitStart()) return kDone;
   HealthCheck check(options.check_steps);
   LiveDisplay display(options.quiet ? 0 : options.status.seconds,
                       ScreenOf(STDERR_FILENO, options.color.no_color));
   page.Start();
   if (!page.Url().empty() && !options.quiet) std::fprintf(stderr, "gpuprobe: live: %s\n", page.Url().c_str());
-  Serve(**server, **recorder, check, display, page, child);
+  Serve(**server, **recorder, check, display, page, watched);
   (*server)->SayEnded();
   server->reset();
-  PrintReport(**recorder, page, command, options);
-  *end_signal = child.end_signal;
-  return child.exit_code;
+  if (watched.is_alone()) RemoveSocketDirectory(std::filesystem::path(socket).parent_path());
+  return PrintReport(**recorder, page, command, options, watched.is_alone());
+}
+
+CommandEnd Supervise(const std::vector<std::string>& command, const std::string& library,
+                     const RunOptions& options) {
+  const absl::StatusOr<std::string> folder = MakeSocketDirectory();
+  if (!folder.ok()) return {.exit_code = Fail(kRun, folder.status(), kOwnFailure)};
+  const auto remove_folder = absl::MakeCleanup([&] { RemoveSocketDirectory(*folder); });
+  const std::string socket = *folder + "/collector.sock";
+  return RunBesideCollector(
+      command,
+      [&] {
+        auto environment = ProbeEnvironment(library, socket, MayPreload(command, options.no_preload));
+        environment.insert(environment.end(), options.environment.begin(), options.environment.end());
+        return environment;
+      },
+      [&](RunChannel channel) { return CollectRun(std::move(channel), command, socket, options); });
 }
 
 }  // namespace
@@ -277,10 +303,9 @@ int RunMain(const Arguments& arguments) {
   options.environment = *std::move(environment);
   const absl::StatusOr<std::string> library = FindLibrary();
   if (!library.ok()) return Fail(kRun, library.status(), kOwnFailure);
-  int end_signal = 0;
-  const int code = Supervise(command, *library, options, &end_signal);
-  if (end_signal != 0) EndBySignal(end_signal);
-  return code;
+  const CommandEnd end = Supervise(command, *library, options);
+  if (end.end_signal != 0) EndBySignal(end.end_signal);
+  return end.exit_code;
 }
 
 }  // namespace gpuprobe::cli

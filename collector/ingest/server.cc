@@ -76,6 +76,10 @@ absl::Status Server::Watch(int fd, std::function<void()> on_readable) {
   return absl::OkStatus();
 }
 
+void Server::Unwatch(int fd) {
+  if (watched_.erase(fd) != 0) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+}
+
 void Server::Poll(std::chrono::milliseconds timeout) {
   ResumeIfDue();
   DropSilent();

@@ -45,6 +45,8 @@ class Server {
 
   // Calls `on_readable` from Poll whenever `fd` is readable. The descriptor stays the caller's.
   absl::Status Watch(int fd, std::function<void()> on_readable);
+  // Not from `on_readable`.
+  void Unwatch(int fd);
   // Waits for at most `timeout` and handles what is there.
   void Poll(std::chrono::milliseconds timeout);
   // Tells every client that the collector ends in order, so that it does not look for another one.

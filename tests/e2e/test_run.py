@@ -1,6 +1,8 @@
 """`gpuprobe run`: what goes through it unchanged, and what it says at the end."""
 import os
+import resource
 import signal
+import sys
 import tempfile
 
 import harness
@@ -102,6 +104,104 @@ class Run(harness.EndToEndTest):
         self.assertNotEqual(finished.returncode, 0)
         self.assertIn(b"/dev/null/out", finished.stderr)
         self.assertEqual(finished.stdout, b"", "the program must not run when its record has no place")
+
+
+class RunWithoutItsCollector(harness.EndToEndTest):
+    """Whatever ends the process that records, `gpuprobe run` stands for its command: it waits, forwards signals, and ends as the command does."""
+
+    def start_job(self, *end):
+        """A job that has recorded something and waits for go()."""
+        program = self.start([GPUPROBE, "run", "--out", self.path("out"), "--", CUDA_SCRIPT, "kernels:50", f"touch:{self.path('ready')}",
+                              f"await:{self.path('go')}", "kernels:20000", "print:end", *(end or ("return:7",))], env={"GPUPROBE_FLUSH_MS": "20"})
+        harness.wait_until(lambda: os.path.exists(self.path("ready")), "the job's first part")
+        harness.wait_until(lambda: b'"kind":"kernel"' in self.exported(), "records in the log")
+        return program
+
+    def exported(self):
+        return self.run_program([GPUPROBE, "export", self.path("out"), "--format", "jsonl"]).stdout if os.path.isdir(self.path("out")) else b""
+
+    def go(self):
+        with open(self.path("go"), "w", encoding="utf-8"):
+            pass
+
+    def children_of(self, program):
+        return [int(pid) for pid in harness.read_proc(program.pid, f"task/{program.pid}/children").split()]
+
+    def collector_of(self, program):
+        """The process that records; before there were two, it was the one that waits."""
+        return next((pid for pid in self.children_of(program) if os.path.samefile(f"/proc/{pid}/exe", GPUPROBE)), program.pid)
+
+    def has_ended(self, pid):
+        return harness.read_proc(pid, "stat").rpartition(b")")[2].split()[:1] in ([], [b"Z"])
+
+    def assert_the_jobs_end(self, program, why, status=7):
+        finished = program.wait()
+        self.assertEqual((finished.returncode, finished.stdout), (status, b"end\n"), str(finished))
+        self.assertRegex(finished.stderr, rb"gpuprobe: run: the collector " + why)
+        self.assertIn(b"gpuprobe report " + self.path("out").encode(), finished.stderr)
+        self.assert_nothing_runs()
+        self.assertEqual(os.listdir(self.path("run")), [], "the socket's folder is left behind")
+        self.assertGreaterEqual(self.report(self.path("out"))["ranks"][0]["kernels"]["count"], 50)
+
+    @hazard("the collecting process of `gpuprobe run` is killed", sees="no difference; `gpuprobe run` ends with the program's status",
+            counted="one line says so at once, and which command shows what was recorded until then")
+    def test_killed_collector(self):
+        program = self.start_job()
+        collector = self.collector_of(program)
+        os.kill(collector, signal.SIGKILL)
+        harness.wait_until(lambda: self.has_ended(collector) and b"the command goes on" in program.so_far(), "the line")
+        self.assertTrue(program.alive(), "the job goes on, and so must whoever waits for it")
+        self.go()
+        self.assert_the_jobs_end(program, rb"was killed by signal 9 \(Killed\); the command goes on")
+
+    @hazard("the collecting process of `gpuprobe run` runs out of memory", sees="no difference; `gpuprobe run` ends with the program's status",
+            counted="one line says so at once, and which command shows what was recorded until then")
+    def test_collector_out_of_memory(self):
+        program = self.start_job()
+        collector = self.collector_of(program)
+        resource.prlimit(collector, resource.RLIMIT_AS, (1 << 20, 1 << 20))  # less than it has: nothing more
+        self.go()
+        self.assert_the_jobs_end(program, rb"(ran out of memory|was killed by signal 6 \(Aborted\))")
+
+    @hazard("the collecting process of `gpuprobe run` is stopped", sees="no difference; `gpuprobe run` ends with the program's status after a few seconds",
+            counted="one line says that there is no report, and which command makes one")
+    def test_stopped_collector(self):
+        program = self.start_job()
+        os.kill(self.collector_of(program), signal.SIGSTOP)
+        self.go()
+        self.assert_the_jobs_end(program, rb"is stopped; there is no report")
+
+    @hazard("signals are sent to `gpuprobe run` after its collecting process was killed", sees="each one reaches the program", counted="what was recorded until then stays")
+    def test_signals_without_a_collector(self):
+        program = self.start_job("on-term", "print:ready", "sleep")
+        collector = self.collector_of(program)
+        os.kill(collector, signal.SIGKILL)
+        self.go()
+        harness.wait_until(lambda: self.has_ended(collector) and b"ready\n" in program.finished().stdout, "the handler")
+        program.signal(signal.SIGTERM)
+        finished = program.wait()
+        self.assertEqual((finished.returncode, finished.stdout), (3, b"end\nready\ncaught SIGTERM\n"), str(finished))
+        self.assert_nothing_runs()
+
+    @hazard("`gpuprobe run` is killed (SIGKILL) while its command runs", sees="the command goes on", counted="everything is recorded, and the report is written when the command ends")
+    def test_killed_waiter(self):
+        program = self.start_job()
+        command, = (pid for pid in self.children_of(program) if not os.path.samefile(f"/proc/{pid}/exe", GPUPROBE))
+        program.signal(signal.SIGKILL)
+        self.assertEqual(program.wait().returncode, -signal.SIGKILL)
+        self.assertFalse(self.has_ended(command))
+        self.go()
+        self.assert_nothing_runs()
+        self.assertEqual(harness.read_report(self.path("out"))["ranks"][0]["kernels"]["count"], 20050)
+        self.assertEqual(os.listdir(self.path("run")), [], "the socket's folder is left behind")
+
+    @hazard("`gpuprobe run` is started by a program that ignores SIGCHLD", sees="status unchanged; SIGCHLD is ignored in it, too", counted="everything is recorded")
+    def test_started_with_ignored_children(self):
+        finished = self.run_program([sys.executable, "-c", "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])",
+                                     GPUPROBE, "run", "--out", self.path("out"), "--", "grep", "SigIgn", "/proc/self/status"])
+        self.assertEqual(finished.returncode, 0, str(finished))
+        ignored = int(finished.stdout.split()[1], 16)
+        self.assertTrue(ignored >> (signal.SIGCHLD - 1) & 1, str(finished))
 
 
 if __name__ == "__main__":
