@@ -12,6 +12,7 @@
 #include "collector/cli/progress.h"
 #include "collector/cli/record_rows.h"
 #include "collector/cli/run_tables.h"
+#include "collector/store/safe_path.h"
 #include "collector/tables/csv_files.h"
 #include "collector/tables/database.h"
 
@@ -42,13 +43,16 @@ absl::Status ExportSteps(const ExportOptions& options) {
 }
 
 absl::Status ExportDatabase(const ExportOptions& options) {
-  absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create(options.out);
+  const absl::StatusOr<std::string> path = store::PathWithoutLinks(options.out);
+  if (!path.ok()) return path.status();
+  absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create(*path);
   if (!database.ok()) return database.status();
   return FillTables(kExport, options.directory, options.marker, **database);
 }
 
 absl::Status ExportCsv(const ExportOptions& options) {
-  tables::CsvFiles files(options.out);
+  if (absl::Status s = store::MakeOutputFolder(options.out); !s.ok()) return s;
+  tables::CsvFiles files(options.out, store::OpenOutputFile);
   return FillTables(kExport, options.directory, options.marker, files);
 }
 

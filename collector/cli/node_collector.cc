@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/node_limits.h"
 #include "collector/ingest/session.h"
+#include "collector/store/safe_path.h"
 
 namespace gpuprobe::cli::node {
 namespace {
@@ -55,10 +55,14 @@ User UserOf(uid_t id, gid_t group) {
 
 // A directory that only root can write, so that nobody can put anything under a user's name.
 absl::StatusOr<int> OpenBase(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::absolute(path, error).parent_path(), error);
-  if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return SystemError(path);
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const auto make = [](int parent, const std::string& name, const std::string& shown) {
+    return mkdirat(parent, name.c_str(), 0755) == 0 || errno == EEXIST ? absl::OkStatus()
+                                                                       : SystemError(shown);
+  };
+  const absl::StatusOr<store::PathPlace> place = store::FindPlace(path, store::LastLink::kKeep, make);
+  if (!place.ok()) return place.status();
+  if (mkdirat(place->parent, place->name.c_str(), 0755) != 0 && errno != EEXIST) return SystemError(path);
+  const int fd = openat(place->parent, place->name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return SystemError(path);
   struct stat st {};
   if (fstat(fd, &st) == 0 && st.st_uid == geteuid() && fchmod(fd, 0755) == 0) return fd;

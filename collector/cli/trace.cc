@@ -1,7 +1,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +23,7 @@
 #include "collector/cli/shared_options.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
+#include "collector/store/safe_path.h"
 #include "collector/timeline/chrome_trace.h"
 #include "collector/timeline/deflate.h"
 #include "collector/timeline/job_processes.h"
@@ -56,8 +56,14 @@ struct TraceOptions {
 
 class FileSink : public timeline::ByteSink {
  public:
-  explicit FileSink(std::string path) : path_(std::move(path)), file_(std::fopen(path_.c_str(), "wb")) {
-    if (file_ == nullptr) error_ = errno;
+  explicit FileSink(std::string path) : path_(std::move(path)) {
+    const absl::StatusOr<int> fd = store::OpenOutputFile(path_);
+    if (!fd.ok()) {
+      status_ = fd.status();
+      return;
+    }
+    file_ = fdopen(*fd, "wb");
+    if (file_ == nullptr) NoteError();
   }
   ~FileSink() override {
     if (file_ != nullptr) std::fclose(file_);
@@ -67,20 +73,21 @@ class FileSink : public timeline::ByteSink {
 
   void Write(std::string_view bytes) override {
     written_ += bytes.size();
-    if (error_ == 0 && std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) error_ = errno;
+    if (status_.ok() && std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) NoteError();
   }
   uint64_t written() const override { return written_; }
   absl::Status Close() {
-    if (file_ != nullptr && std::fclose(std::exchange(file_, nullptr)) != 0 && error_ == 0) error_ = errno;
-    if (error_ == 0) return absl::OkStatus();
-    return absl::UnavailableError(absl::StrCat(path_, ": ", std::strerror(error_)));
+    if (file_ != nullptr && std::fclose(std::exchange(file_, nullptr)) != 0 && status_.ok()) NoteError();
+    return status_;
   }
 
  private:
+  void NoteError() { status_ = absl::UnavailableError(absl::StrCat(path_, ": ", std::strerror(errno))); }
+
   std::string path_;
-  std::FILE* file_;
+  std::FILE* file_ = nullptr;
   uint64_t written_ = 0;
-  int error_ = 0;
+  absl::Status status_;
 };
 
 // A replayed run, and what its timeline needs besides the records.
@@ -247,9 +254,7 @@ std::string FileNameOf(const timeline::Process& process, std::set<std::string>& 
 
 absl::StatusOr<Written> WriteChrome(const TraceOptions& options, TracedRun& run,
                                     const std::vector<uint32_t>& chosen, const timeline::Window& window) {
-  std::error_code error;
-  std::filesystem::create_directories(options.out, error);
-  if (error) return absl::UnavailableError(absl::StrCat(options.out, ": ", error.message()));
+  if (absl::Status s = store::MakeOutputFolder(options.out); !s.ok()) return s;
   Written written;
   std::set<std::string> taken;
   const uint64_t base_ns = BeginOf(run, window);

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "collector/store/safe_path.h"
 
 namespace gpuprobe::store {
 namespace {
@@ -61,28 +61,14 @@ absl::StatusOr<int> OpenMade(int parent, const std::string& name, const std::str
       "another directory with --out"));
 }
 
-// `parent`, made with what it needs.
-absl::StatusOr<int> OpenParent(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) return fd;
-  if (errno == EACCES) {
-    // May be entered and written, but not listed.
-    const int place = open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (place >= 0) return place;
-  }
-  if (errno != ENOENT) return SystemError(path, errno);
-  const Split split = SplitPath(path);
-  if (split.name.empty()) return SystemError(path, ENOENT);
-  absl::StatusOr<int> parent = OpenParent(split.parent);
-  if (!parent.ok()) return parent.status();
-  const absl::Cleanup close_parent = [&] { close(*parent); };
-  if (absl::Status s = CheckPlace(*parent, split.parent); !s.ok()) return s;
-  if (mkdirat(*parent, split.name.c_str(), kShareable) == 0) return OpenMade(*parent, split.name, path);
-  if (errno != EEXIST) return SystemError(path, errno);
-  const int made =
-      openat(*parent, split.name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // by another rank
-  if (made < 0) return SystemError(path, errno);
-  return made;
+// A parent that is missing.
+absl::Status MakeParent(int parent, const std::string& name, const std::string& path) {
+  if (absl::Status s = CheckPlace(parent, SplitPath(path).parent); !s.ok()) return s;
+  if (mkdirat(parent, name.c_str(), kShareable) != 0)
+    return errno == EEXIST ? absl::OkStatus() : SystemError(path, errno);  // made by another rank
+  const absl::StatusOr<int> made = OpenMade(parent, name, path);
+  if (made.ok()) close(*made);
+  return made.status();
 }
 
 // The existing entry.
@@ -149,45 +135,33 @@ absl::Status CheckPlace(int fd, const std::string& path) {
 }
 
 absl::StatusOr<Directory> Directory::Make(const std::string& path) {
-  const Split split = SplitPath(path);
-  absl::StatusOr<int> parent = OpenParent(split.parent);
-  if (!parent.ok())
-    return absl::Status(parent.status().code(),
-                        absl::StrCat(path, " cannot be created: ", parent.status().message()));
-  const absl::Cleanup close_parent = [&] { close(*parent); };
-  struct stat st {};
-  const bool whole_path = split.name.empty() || split.name == "." || split.name == "..";
-  const std::string name = whole_path ? "." : split.name;
-  if (whole_path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return SystemError(path, errno);
-    absl::StatusOr<int> checked = OpenExisting(fd, name, path);
-    close(fd);
-    if (!checked.ok()) return checked.status();
-    return Directory(*checked, path, false);
-  }
-  if (absl::Status s = CheckPlace(*parent, split.parent); !s.ok()) return s;
-  if (fstatat(*parent, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
-    if (mkdirat(*parent, name.c_str(), kReadable) == 0) {
-      absl::StatusOr<int> fd = OpenMade(*parent, name, path);
+  const absl::StatusOr<PathPlace> place = FindPlace(path, LastLink::kKeep, MakeParent);
+  if (!place.ok())
+    return absl::Status(place.status().code(),
+                        absl::StrCat(path, " cannot be created: ", place.status().message()));
+  const int parent = place->parent;
+  const std::string& name = place->name;
+  if (name != ".") {
+    if (absl::Status s = CheckPlace(parent, place->parent_path); !s.ok()) return s;
+    if (mkdirat(parent, name.c_str(), kReadable) == 0) {
+      absl::StatusOr<int> fd = OpenMade(parent, name, path);
       if (!fd.ok()) return fd.status();
       return Directory(*fd, path, true);
     }
     if (errno != EEXIST)
       return absl::UnavailableError(absl::StrCat(path, " cannot be created: ", std::strerror(errno)));
   }
-  absl::StatusOr<int> fd = OpenExisting(*parent, name, path);
+  absl::StatusOr<int> fd = OpenExisting(parent, name, path);
   if (!fd.ok()) return fd.status();
   return Directory(*fd, path, false);
 }
 
 absl::StatusOr<Directory> Directory::MakeNew(const std::string& path) {
+  const absl::StatusOr<PathPlace> place = FindPlace(path, LastLink::kKeep, MakeParent);
+  if (!place.ok()) return place.status();
+  if (absl::Status s = CheckPlace(place->parent, place->parent_path); !s.ok()) return s;
   const Split split = SplitPath(path);
-  absl::StatusOr<int> parent = OpenParent(split.parent);
-  if (!parent.ok()) return parent.status();
-  const absl::Cleanup close_parent = [&] { close(*parent); };
-  if (absl::Status s = CheckPlace(*parent, split.parent); !s.ok()) return s;
-  absl::StatusOr<MadeDirectory> made = MakeFree(*parent, split.name, path, kReadable);
+  absl::StatusOr<MadeDirectory> made = MakeFree(place->parent, split.name, path, kReadable);
   if (!made.ok()) return made.status();
   return Directory(made->fd, path.substr(0, path.size() - split.name.size()) + made->name, true);
 }

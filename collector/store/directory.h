@@ -22,7 +22,8 @@ class Directory {
  public:
   // Opens `path`, and makes it if it is missing, with the parents it needs. The mode of what it makes follows
   // the umask, but a directory made here is never writable by a group or by others. PermissionDenied, with a
-  // remedy, where somebody else could exchange the directory (see CheckPlace).
+  // remedy, where another user could exchange the directory (see CheckPlace), or has planted a link
+  // (safe_path.h).
   static absl::StatusOr<Directory> Make(const std::string& path);
   // Makes `path`, or the first of `path`-2, `path`-3 ... that does not exist.
   static absl::StatusOr<Directory> MakeNew(const std::string& path);

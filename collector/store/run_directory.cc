@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collector/store/run_files.h"
+#include "collector/store/safe_path.h"
 
 namespace gpuprobe::store {
 namespace {
@@ -194,16 +195,19 @@ absl::StatusOr<Directory> PrepareRunDirectory(const std::string& path, bool* unf
 }
 
 absl::Status CheckDefaultRunDirectory() {
+  std::error_code error;
+  const std::string here = fs::current_path(error).string();
   for (const char* place : {kDefaultParent, "."}) {
-    const int fd = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) continue;
-    const absl::Cleanup close_fd = [&] { close(fd); };
-    const std::string name = absl::StrCat(fs::current_path().string(), "/", kDefaultParent);
-    if (access(place, W_OK | X_OK) != 0) {
-      return absl::PermissionDeniedError(absl::StrCat(name, " cannot be written: ", std::strerror(errno),
+    const absl::StatusOr<int> fd = OpenFolder(place);
+    if (absl::IsNotFound(fd.status())) continue;
+    if (!fd.ok()) return fd.status();
+    const absl::Cleanup close_fd = [&] { close(*fd); };
+    if (faccessat(*fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
+      return absl::PermissionDeniedError(absl::StrCat(here, "/", kDefaultParent,
+                                                      " cannot be written: ", std::strerror(errno),
                                                       "; choose a directory with --out"));
     }
-    return CheckPlace(fd, place == kDefaultParent ? name : fs::current_path().string());
+    return CheckPlace(*fd, place == kDefaultParent ? absl::StrCat(here, "/", kDefaultParent) : here);
   }
   return absl::OkStatus();
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -24,12 +23,6 @@ std::string CsvLine(const std::vector<std::string>& cells) {
   return line;
 }
 
-CsvFiles::CsvFiles(std::string folder) : folder_(std::move(folder)) {
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  if (error) status_ = absl::UnavailableError(absl::StrCat(folder_, ": ", error.message()));
-}
-
 void CsvFiles::Write(File& file, const std::vector<std::string>& cells) {
   const std::string line = CsvLine(cells);
   if (std::fwrite(line.data(), 1, line.size(), file.file.get()) != line.size())
@@ -44,9 +37,11 @@ void CsvFiles::Insert(std::string_view row) {
   std::vector<std::string> cells(columns.size());
   if (file.file == nullptr) {
     const std::string path = absl::StrCat(folder_, "/", kind, ".csv");
-    file.file.reset(std::fopen(path.c_str(), "wb"));
+    const absl::StatusOr<int> fd = open_(path);
+    if (fd.ok()) file.file.reset(fdopen(*fd, "wb"));
     if (file.file == nullptr) {
-      status_ = absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
+      status_ =
+          fd.ok() ? absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno))) : fd.status();
       return;
     }
     std::transform(columns.begin(), columns.end(), cells.begin(), [](const Column& c) { return c.name; });

@@ -29,11 +29,13 @@ std::string Quoted(const std::string& name) { return absl::StrCat("\"", name, "\
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& path) {
   std::error_code error;
-  if (!path.empty() && std::filesystem::exists(path, error))
+  // A link that leads nowhere yet, too.
+  if (!path.empty() && std::filesystem::exists(std::filesystem::symlink_status(path, error)))
     return absl::AlreadyExistsError(absl::StrCat(path, " exists; choose another file"));
   sqlite3* handle = nullptr;
-  const int opened =
-      sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+  const int opened = sqlite3_open_v2(
+      path.c_str(), &handle,
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | (path.empty() ? 0 : SQLITE_OPEN_NOFOLLOW), nullptr);
   std::unique_ptr<Database> database(new Database(handle));
   if (opened != SQLITE_OK) return absl::UnavailableError(absl::StrCat(path, ": ", sqlite3_errmsg(handle)));
   // The file is new and ours: if we are interrupted it is of no use anyway.

@@ -23,6 +23,7 @@ class RunDirectoryAttacks(harness.EndToEndTest):
         os.chmod(self.folder, 0o755)
         self.program = harness.shutil.copy(GPUPROBE, self.path("gpuprobe"))
         os.chmod(self.program, 0o755)
+        os.chmod(harness.shutil.copy(harness.LIBRARY, self.path("libgpuprobe.so")), 0o755)
         self.home = self.folder_of(VICTIM, "victim", 0o700)
         self.runs = 0
 
@@ -48,6 +49,25 @@ class RunDirectoryAttacks(harness.EndToEndTest):
             connection.sendall(wire.delimited(wire.hello()))
             time.sleep(0.05)
             connection.sendall(wire.delimited(wire.block(3, wire.number(1, 1) + wire.block(2, wire.clock()))))
+
+    def as_victim(self, *arguments, cwd, limit=60):
+        program = harness.Running([self.program, *arguments], self.env(), cwd, self.folder, user=VICTIM, group=PROJECT)
+        self._programs.append(program)
+        return program.wait(limit)
+
+    def as_attacker(self, action):
+        """In a child, as the attacker, who shares the project's group."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setgroups([])
+                os.setresgid(PROJECT, PROJECT, PROJECT)
+                os.setresuid(ATTACKER, ATTACKER, ATTACKER)
+                action()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
 
     def assert_home_untouched(self, before):
         for name, content in before.items():
@@ -109,6 +129,97 @@ class RunDirectoryAttacks(harness.EndToEndTest):
                 self.assertEqual(refused.returncode, 1, str(refused))
                 self.assertRegex(refused.stderr.decode(), r"^gpuprobe: collect: .*--out\n$")
                 self.assertEqual(os.listdir(folder), [])
+
+    def shared_folders(self):
+        """Where others may make entries beside the victim's: everybody in a sticky folder, and the group in a project's."""
+        return (self.folder_of(0, "sticky", 0o1777), self.folder_of(0, "project", 0o2770, PROJECT))
+
+    @hazard("another user has planted a symbolic link `gpuprobe-runs`, or another one on the way to --out, in a shared folder",
+            sees="`run` and `collect` are refused before the program starts, in one line that names the link",
+            counted="nothing is written where the link leads")
+    def test_planted_links_on_the_way_are_not_followed(self):
+        before = self.precious_files()
+        for folder in self.shared_folders():
+            self.as_attacker(lambda folder=folder: os.symlink(self.home, os.path.join(folder, "gpuprobe-runs")))
+            for command in (["run", "--", "touch", self.path("started")], ["run", "--out", "gpuprobe-runs/x/y", "--", "touch", self.path("started")],
+                            ["run", "--out", os.path.join(folder, "gpuprobe-runs", "x"), "--", "touch", self.path("started")],
+                            ["run", "--out", "gpuprobe-runs", "--", "touch", self.path("started")],
+                            ["collect", "--socket", os.path.join(self.home, "c.sock")], ["collect", "--socket", os.path.join(self.home, "c.sock"), "--out", "gpuprobe-runs/x"]):
+                with self.subTest(folder=folder, command=command):
+                    refused = self.as_victim(*command, cwd=folder)
+                    self.assertEqual(refused.returncode, 125 if command[0] == "run" else 1, str(refused))
+                    self.assertRegex(refused.stderr.decode(), r"^gpuprobe: .*gpuprobe-runs is a symbolic link.*\n$")
+                    self.assertFalse(os.path.exists(self.path("started")), "the program must not run when its record has no place")
+            self.assert_home_untouched(before)
+
+    @hazard("a program starts its own collector in a folder where another user has planted a symbolic link `gpuprobe-runs`",
+            sees="no difference", counted="the run is recorded in `/tmp/gpuprobe-$UID`; nothing is written where the link leads")
+    def test_planted_links_and_an_autostarted_collector(self):
+        before = self.precious_files()
+        fallback = f"/tmp/gpuprobe-{VICTIM}"
+        self.addCleanup(harness.shutil.rmtree, fallback, ignore_errors=True)
+        for number, folder in enumerate(self.shared_folders()):
+            self.as_attacker(lambda folder=folder: os.symlink(self.home, os.path.join(folder, "gpuprobe-runs")))
+            socket = os.path.join(self.home, "auto.sock")
+            program = harness.Running([self.program, "collect", "--autostarted", "--socket", socket], self.env(), folder, self.folder, user=VICTIM, group=PROJECT)
+            self._programs.append(program)
+            wait_until(lambda: harness.answers(socket), "collector")
+            self.record(socket)
+            self.assertEqual(program.wait().returncode, 0, str(program.finished()))
+            self.assert_home_untouched(before)
+            runs = [name for name in os.listdir(fallback) if os.path.isdir(os.path.join(fallback, name))]
+            self.assertEqual(len(runs), number + 1, runs)
+
+    def test_own_links_are_followed(self):
+        folder = self.folder_of(0, "project", 0o2770, PROJECT)
+        runs = self.folder_of(VICTIM, "victims-runs", 0o700)
+        os.symlink(runs, os.path.join(folder, "gpuprobe-runs"))
+        os.lchown(os.path.join(folder, "gpuprobe-runs"), VICTIM, PROJECT)
+        os.symlink("gpuprobe-runs", os.path.join(folder, "roots"))
+        for out in ("gpuprobe-runs/a", "gpuprobe-runs/../victims-runs/b", "roots/c"):
+            collector, socket = self.collect(os.path.join(folder, out))
+            self.assertTrue(collector.alive(), str(collector.finished()))
+            self.record(socket)
+            collector.signal(signal.SIGTERM)
+            self.assertEqual(collector.wait().returncode, 0, str(collector.finished()))
+        self.assertEqual(sorted(os.listdir(runs)), ["a", "b", "c"])
+
+    @hazard("another user has planted symbolic links under the names of files that `trace` and `export` are to write", sees="no difference",
+            counted="the command is refused in one line that names the link")
+    def test_planted_links_under_output_files(self):
+        before = self.precious_files()
+        run = os.path.join(self.folder_of(VICTIM, "own", 0o700), "run")
+        collector, socket = self.collect(run)
+        self.record(socket)
+        collector.signal(signal.SIGTERM)
+        self.assertEqual(collector.wait().returncode, 0, str(collector.finished()))
+        for folder in self.shared_folders():
+            def plant(folder=folder):
+                os.symlink(os.path.join(self.home, "report.json"), os.path.join(folder, "trace"))
+                os.symlink(os.path.join(self.home, "new.db"), os.path.join(folder, "db"))
+                os.symlink(self.home, os.path.join(folder, "tables"))
+            self.as_attacker(plant)
+            for command in (["trace", run, "-o", "trace"], ["trace", run, "--format", "chrome", "-o", "tables"], ["trace", run, "-o", "tables/t"],
+                            ["export", run, "--format", "sqlite", "-o", "db"], ["export", run, "--format", "sqlite", "-o", "tables/db"],
+                            ["export", run, "--format", "csv", "-o", "tables"]):
+                with self.subTest(folder=folder, command=command):
+                    refused = self.as_victim(*command, cwd=folder)
+                    self.assertEqual(refused.returncode, 1, str(refused))
+                    self.assertRegex(refused.stderr.decode(), r"^gpuprobe: .*(trace|db|tables)\b.*\n$")
+            self.assert_home_untouched(before)
+
+    @hazard("root records in a user's folder in which the user has made a symbolic link into a folder of root's", sees="the command is refused before it starts",
+            counted="one line names the link; root writes nothing where it leads")
+    def test_root_does_not_follow_a_users_link(self):
+        folder = self.folder_of(VICTIM, "users", 0o755)
+        target = self.folder_of(0, "roots", 0o755)
+        for name in ("gpuprobe-runs", "o"):
+            os.symlink(target, os.path.join(folder, name))
+            os.lchown(os.path.join(folder, name), VICTIM, VICTIM)
+        for arguments in ([], ["--out", "o/x"], ["--out", "o"], ["--out", "gpuprobe-runs/x/y"]):
+            finished = self.run_program([GPUPROBE, "run", *arguments, "--", "true"], cwd=folder)
+            self.assertEqual(finished.returncode, 125, str(finished))
+        self.assertEqual(os.listdir(target), [])
 
     @hazard("a run directory from somebody else contains pipes and links instead of files",
             sees="no difference", counted="files that are not regular are named; reading never waits")
