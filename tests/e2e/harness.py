@@ -188,9 +188,9 @@ def answers(path):
 class Collector:
     """`gpuprobe collect` on a socket of its own."""
 
-    def __init__(self, test, out=None, arguments=()):
+    def __init__(self, test, out=None, arguments=(), socket=None):
         self.out = out or os.path.join(test.folder, f"collected-{uuid.uuid4().hex[:8]}")
-        self.socket = os.path.join(test.folder, f"{uuid.uuid4().hex[:8]}.sock")
+        self.socket = socket or os.path.join(test.folder, f"{uuid.uuid4().hex[:8]}.sock")
         self._test = test
         self.program = test.start([GPUPROBE, "collect", "--socket", self.socket, "--out", self.out, *arguments])
         wait_until(lambda: answers(self.socket) or not self.program.alive(), "collector on " + self.socket)

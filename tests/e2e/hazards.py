@@ -69,7 +69,7 @@ This file is generated from the tests. `python3 tests/e2e/hazards.py --write` re
 # Where a row stands: its group by the test's file, or by file and class; in this order. Other tests come last, under the name of their class.
 SUBJECTS = {
     "How a program ends": ["ways_to_end", "bad_situations.Ending"],
-    "Processes and children": ["bad_situations.Processes", "plain_programs"],
+    "Processes and children": ["bad_situations.Processes", "plain_programs", "ordinary_programs", "interpreters"],
     "Signals and process state": ["bad_situations.Signals"],
     "Scale": ["bad_situations.Size", "threads"],
     "Limits and sandboxes": ["bad_situations.Limits"],
