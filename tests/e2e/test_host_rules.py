@@ -17,8 +17,9 @@ CALLS = {
     "locks": ["pthread_mutex_lock"],
     "waiting": ["nanosleep", "usleep", "sleep", "poll", "pthread_join"],
     "process": ["fork", "_Fork", "vfork", "clone", "system", "popen", "execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve",
-                "execveat", "posix_spawn", "posix_spawnp"],
-    "process-state": ["chdir", "umask", "setlocale", "setrlimit"],
+                "execveat", "posix_spawn", "posix_spawnp", "waitpid", "wait", "waitid"],
+    "process-state": ["chdir", "umask", "setlocale", "setrlimit", "prlimit"],
+    "priority": ["sched_setscheduler", "sched_setparam", "sched_setaffinity", "setpriority", "nice"],
     "threads": ["pthread_create"],
     "system-calls": ["syscall"],
 }
@@ -29,6 +30,7 @@ PROGRAMS = {
     "a training": ([LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], 2),
     "graphs": ([LAUNCH_RANKS, "2", os.path.join(E2E, "captured_collectives")], 2),
     "memory": ([os.path.join(E2E, "memory_calls")], 1),
+    "functions named as the C library's": ([os.path.join(E2E, "own_names")], 1),
     "ranges": ([os.path.join(E2E, "nvtx_calls")], 1),
 }
 

@@ -92,6 +92,17 @@ void SetSameLimit() {
   setrlimit(RLIMIT_CORE, &limit);
 }
 
+void SetSameLimitByPid() {
+  rlimit limit{};
+  getrlimit(RLIMIT_CORE, &limit);
+  prlimit(0, RLIMIT_CORE, &limit, nullptr);
+}
+
+void SetSameProcessors() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) sched_setaffinity(0, sizeof(set), &set);
+}
+
 void ClosePopen() {
   FILE* pipe = popen("true", "r");
   if (pipe != nullptr) pclose(pipe);
@@ -111,6 +122,8 @@ struct Call {
   Call {                                  \
 #function, [] { function(3); }, false \
   }
+
+constexpr sched_param kOrdinary{};
 
 const Call kCalls[] = {
     CALL(clearenv, ClearOtherEnvironment()),
@@ -156,6 +169,9 @@ const Call kCalls[] = {
     CALL(_Fork, EndChild(_Fork())),
     CALL(vfork, EndChild(vfork())),
     CALL(clone, Clone()),
+    CALL(waitpid, waitpid(-1, nullptr, WNOHANG)),
+    CALL(wait, wait(nullptr)),
+    CALL(waitid, waitid(P_ALL, 0, nullptr, WEXITED | WNOHANG)),
     CALL(system, result = std::system("true")),
     CALL(popen, ClosePopen()),
     CALL(execve, execve(kNoProgram, no_arguments, environ)),
@@ -173,6 +189,12 @@ const Call kCalls[] = {
     CALL(umask, umask(umask(022))),
     CALL(setlocale, std::setlocale(LC_ALL, nullptr)),
     CALL(setrlimit, SetSameLimit()),
+    CALL(prlimit, SetSameLimitByPid()),
+    CALL(sched_setscheduler, sched_setscheduler(0, SCHED_OTHER, &kOrdinary)),
+    CALL(sched_setparam, sched_setparam(0, &kOrdinary)),
+    CALL(sched_setaffinity, SetSameProcessors()),
+    CALL(setpriority, setpriority(PRIO_PROCESS, 0, 0)),
+    CALL(nice, result = nice(0)),
     CALL(pthread_create, StartThread()),
     CALL(syscall, syscall(SYS_close, kForeign)),
     LAST_CALL(exit),

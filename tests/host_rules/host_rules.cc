@@ -350,6 +350,38 @@ int setrlimit(__rlimit_resource_t resource, const rlimit* limit) {
   RULE("process-state", setrlimit);
   return next(resource, limit);
 }
+int prlimit(pid_t pid, __rlimit_resource resource, const rlimit* limit, rlimit* before) noexcept {
+  NEXT(prlimit);
+  if (limit != nullptr) RULE("process-state", prlimit);
+  return next(pid, resource, limit, before);
+}
+
+// --- priority, which a thread of ours may lower for itself
+int sched_setscheduler(pid_t pid, int policy, const sched_param* parameters) noexcept {
+  NEXT(sched_setscheduler);
+  BreakOnApplication(CALLER, "priority", "sched_setscheduler");
+  return next(pid, policy, parameters);
+}
+int sched_setparam(pid_t pid, const sched_param* parameters) noexcept {
+  NEXT(sched_setparam);
+  BreakOnApplication(CALLER, "priority", "sched_setparam");
+  return next(pid, parameters);
+}
+int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t* set) noexcept {
+  NEXT(sched_setaffinity);
+  BreakOnApplication(CALLER, "priority", "sched_setaffinity");
+  return next(pid, bytes, set);
+}
+int setpriority(__priority_which_t which, id_t who, int priority) noexcept {
+  NEXT(setpriority);
+  BreakOnApplication(CALLER, "priority", "setpriority");
+  return next(which, who, priority);
+}
+int nice(int more) noexcept {
+  NEXT(nice);
+  BreakOnApplication(CALLER, "priority", "nice");
+  return next(more);
+}
 
 // --- threads, to know whose they are
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*main)(void*),

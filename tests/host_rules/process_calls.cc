@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/host_rules/host_rules.h"
@@ -91,6 +92,23 @@ int clone(int (*main)(void*), void* stack, int flags, void* argument, ...) noexc
   va_end(list);
   if (IsProbe(CALLER) && !IsDetachedChild(flags)) Break("process", "clone");
   return next(main, stack, flags, argument, parent_id, storage, child_id);
+}
+// Only for a child that it made itself, and that no wait of the program's can see.
+pid_t waitpid(pid_t pid, int* status, int options) {
+  NEXT(waitpid);
+  if (IsProbe(CALLER) && (pid <= 0 || (static_cast<unsigned int>(options) & (__WALL | __WCLONE)) == 0))
+    Break("process", "waitpid");
+  return next(pid, status, options);
+}
+pid_t wait(int* status) {
+  NEXT(wait);
+  RULE("process", wait);
+  return next(status);
+}
+int waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
+  NEXT(waitid);
+  RULE("process", waitid);
+  return next(type, id, info, options);
 }
 int daemon(int keep_folder, int keep_descriptors) noexcept {
   NEXT(daemon);
