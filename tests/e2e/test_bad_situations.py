@@ -345,9 +345,11 @@ class Signals(BadSituations):
         operations = ["work:3", f"touch:{self.path('ready')}", f"await:{self.path('go')}", "print:done"]
         program = self.start([*launcher, GPUPROBE, "run", "--out", self.path("out"), "--", BAD_SITUATIONS, *operations])
         harness.wait_until(lambda: os.path.exists(self.path("ready")), "the program")
-        command = next(pid for pid in harness.processes_of_session(program.pid) if pid != program.pid)
+        others = [pid for pid in harness.processes_of_session(program.pid) if pid != program.pid]
+        command, = (pid for pid in others if harness.read_proc(pid, "cmdline").startswith(BAD_SITUATIONS.encode()))
+        collector, = (pid for pid in others if pid != command)
         self.assertEqual(self.priorities([command]), {(os.SCHED_FIFO, 30, 0, (0,))})
-        self.assertEqual(self.priorities(int(tid) for tid in os.listdir(f"/proc/{program.pid}/task")),
+        self.assertEqual(self.priorities(int(tid) for tid in os.listdir(f"/proc/{collector}/task")),
                          {(os.SCHED_OTHER, 0, 0, tuple(sorted(os.sched_getaffinity(0))))})
         open(self.path("go"), "w", encoding="utf-8").close()
         finished = program.wait()

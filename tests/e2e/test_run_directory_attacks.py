@@ -1,4 +1,5 @@
 """Another user of the machine tampers with the directory that a run is recorded in: nothing is written into the victim's own files."""
+import multiprocessing
 import os
 import signal
 import stat
@@ -164,7 +165,9 @@ class RunDirectoryAttacks(harness.EndToEndTest):
             program = harness.Running([self.program, "collect", "--autostarted", "--socket", socket], self.env(), folder, self.folder, user=VICTIM, group=PROJECT)
             self._programs.append(program)
             wait_until(lambda: harness.answers(socket), "collector")
-            self.record(socket)
+            recording = multiprocessing.Process(target=self.record, args=(socket,))  # an autostarted collector refuses its parent
+            recording.start()
+            recording.join()
             self.assertEqual(program.wait().returncode, 0, str(program.finished()))
             self.assert_home_untouched(before)
             runs = [name for name in os.listdir(fallback) if os.path.isdir(os.path.join(fallback, name))]
