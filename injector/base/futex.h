@@ -1,5 +1,6 @@
 // Waits for a word of memory to change, with a time limit: between our own threads, and for them at exit.
 //
+// Limits are the kernel's time. The C library's clock may be another one that was preloaded, and stand still.
 // Thread: any. Allocation: none. Failure: the wait ends early or at its limit; the word says which.
 #pragma once
 
@@ -13,9 +14,10 @@
 
 namespace gpuprobe::injector {
 
+// For our own threads: a system call.
 inline int64_t MonotonicMs() noexcept {
   timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
 }
 
@@ -31,12 +33,12 @@ inline void SetAndWake(std::atomic<uint32_t>& word) noexcept {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
-// Waits until `word` is set; false when the time is over.
-inline bool WaitForSet(std::atomic<uint32_t>& word, int64_t deadline_ms) noexcept {
-  while (word.load(std::memory_order_acquire) == 0) {
-    const int64_t left = deadline_ms - MonotonicMs();
-    if (left <= 0) return false;
-    FutexWait(word, 0, left);
+// Waits until `word` is set; false after `milliseconds`. Counts pieces of waiting instead of asking a clock;
+// a piece that a signal cuts short counts in full.
+inline bool WaitForSet(std::atomic<uint32_t>& word, int64_t milliseconds) noexcept {
+  for (int64_t waited = 0; word.load(std::memory_order_acquire) == 0; ++waited) {
+    if (waited >= milliseconds) return false;
+    FutexWait(word, 0, 1);
   }
   return true;
 }

@@ -42,6 +42,8 @@ constexpr int kMaxStarts = 3;  // of collectors by this process, in the place of
 // Longest waits at exit, for a collector that is gone and for one that stays silent.
 constexpr int64_t kExitReconnectMs = 200;
 constexpr int kExitSilenceMs = 500;
+// Longest wait for our thread to be gone once its work is done.
+constexpr int kThreadEndMoments = 10'000;  // of 50 us
 
 uint64_t MonotonicNs() noexcept {
   timespec now{};
@@ -99,8 +101,11 @@ void ProbeThread::Run() noexcept {
   Loop();
 }
 
-int64_t ProbeThread::ExitTimeLeftMs() const noexcept {
-  return finishing() ? finish_deadline_ms_.load(std::memory_order_relaxed) - MonotonicMs() : INT64_MAX;
+int64_t ProbeThread::ExitTimeLeftMs() noexcept {
+  if (!finishing()) return INT64_MAX;
+  const int64_t now_ms = MonotonicMs();
+  if (finish_deadline_ms_ == 0) finish_deadline_ms_ = now_ms + options_.exit_wait_ms;
+  return finish_deadline_ms_ - now_ms;
 }
 
 // True when a flush was requested since the wake word was `seen`. A request to look at new objects is handled
@@ -132,7 +137,7 @@ bool ProbeThread::Connect() noexcept {
 }
 
 // A program that ends is not kept for a collector that has not even come up, unless the user asked for that.
-bool ProbeThread::MayStillConnect() const noexcept {
+bool ProbeThread::MayStillConnect() noexcept {
   if (!finishing()) return true;
   const int64_t left = ExitTimeLeftMs();
   return left > kByeReserveMs && (options_.exit_wait_is_set || options_.exit_wait_ms - left < kExitConnectMs);
@@ -256,6 +261,7 @@ void ProbeThread::Loop() noexcept {
     }
     if (!flush_now) RestUntil(next, seen);
   }
+  ExitTimeLeftMs();  // begins to count
   FinishParts();
   HoldBudget();
   FinalFlush();
@@ -392,8 +398,8 @@ void ProbeThread::FinalFlush() noexcept {
   // What was parked before the capture ended is read all the same.
   if (!session_->capturing()) return session_->Tick();
   if (!session_->pool().ever_taken()) return;
-  const int64_t deadline = MonotonicMs() + ExitTimeLeftMs() - kByeReserveMs;
-  flush_complete_ = StartOwnThread(flush, this) && WaitForSet(final_flush_word_, deadline);
+  flush_complete_ =
+      StartOwnThread(flush, this) && WaitForSet(final_flush_word_, ExitTimeLeftMs() - kByeReserveMs);
 }
 
 void ProbeThread::RefreshVersions() noexcept {
@@ -458,10 +464,14 @@ void ProbeThread::CompareLaunches() noexcept {
     turn.recorded = i % 2 == 0;
     turn.begin_ns = NowNs();
     if (!turn.recorded && !session_->PauseKernels()) break;
-    // In slices, so that kernels are switched on again at once if a capture begins.
+    // In slices, so that kernels are switched on again at once if a capture begins. No more of them than fit,
+    // should the clock stand still.
     const timespec slice{0, 100'000};
-    while (NowNs() - turn.begin_ns < LaunchCost::kTurnNs && !finishing() && !session_->graphs_seen())
+    for (uint64_t slept = 0; slept < LaunchCost::kTurnNs && NowNs() - turn.begin_ns < LaunchCost::kTurnNs;
+         slept += 100'000) {
+      if (finishing() || session_->graphs_seen()) break;
       nanosleep(&slice, nullptr);
+    }
     turn.whole = turn.recorded || session_->ResumeKernels();
     turn.end_ns = NowNs();
     ++count;
@@ -499,20 +509,18 @@ void ProbeThread::RefreshNcclIdentity(bool final) noexcept {
 
 void ProbeThread::Finish() noexcept {
   if (InForkedChild() || finish_requested_.load(std::memory_order_relaxed)) return;
-  const int64_t deadline = MonotonicMs() + options_.exit_wait_ms;
-  finish_deadline_ms_.store(deadline, std::memory_order_relaxed);
   finish_requested_.store(true, std::memory_order_release);
   WakeProbeThread();
-  if (WaitForSet(done_word_, deadline)) AwaitThreadsEnd(deadline);
+  if (WaitForSet(done_word_, options_.exit_wait_ms)) AwaitThreadsEnd();
   CloseLifecycle();
 }
 
 // Leak checkers that run after the exit handlers read every thread's memory, and LeakSanitizer fails over a
 // thread that is just freeing its own.
-void ProbeThread::AwaitThreadsEnd(int64_t deadline_ms) noexcept {
+void ProbeThread::AwaitThreadsEnd() noexcept {
   const int thread = thread_id_.load(std::memory_order_relaxed);
   const timespec moment{0, 50'000};
-  while (MonotonicMs() < deadline_ms && syscall(SYS_tgkill, getpid(), thread, 0) == 0)
+  for (int i = 0; i < kThreadEndMoments && syscall(SYS_tgkill, getpid(), thread, 0) == 0; ++i)
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(&done_word_), FUTEX_WAIT_PRIVATE, 1, &moment, nullptr, 0);
 }
 

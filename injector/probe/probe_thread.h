@@ -54,10 +54,10 @@ class ProbeThread {
  private:
   static void* Main(void* self) noexcept;
   void Run() noexcept;
-  void AwaitThreadsEnd(int64_t deadline_ms) noexcept;
+  void AwaitThreadsEnd() noexcept;
   bool Connect() noexcept;
   bool ConnectToStarted() noexcept;
-  bool MayStillConnect() const noexcept;
+  bool MayStillConnect() noexcept;
   void Loop() noexcept;
   void SayGoodbye() noexcept;
   bool TryAgain() noexcept;
@@ -77,7 +77,7 @@ class ProbeThread {
   void SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept;
   void PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept;
   bool finishing() const noexcept { return finish_requested_.load(std::memory_order_acquire); }
-  int64_t ExitTimeLeftMs() const noexcept;
+  int64_t ExitTimeLeftMs() noexcept;
 
   Stream* stream_;
   CuptiSession* session_;
@@ -104,7 +104,7 @@ class ProbeThread {
   int starts_ = 0;           // of collectors in the place of one that died
 
   std::atomic<bool> finish_requested_{false};
-  std::atomic<int64_t> finish_deadline_ms_{0};
+  int64_t finish_deadline_ms_ = 0;      // set by the thread itself
   std::atomic<uint32_t> done_word_{0};  // 1: the thread has ended its work (futex)
   std::atomic<int> thread_id_{0};
   std::atomic<uint32_t> final_flush_word_{0};  // 1: the helper's flush came back (futex)

@@ -8,6 +8,7 @@ import harness
 from harness import CUDA_SCRIPT, GPUPROBE, LIBRARY
 from hazards import hazard
 
+FROZEN_CLOCK = os.path.join(harness.BUILD, "tests", "e2e", "libfrozen_clock.so")
 # How often the collector is killed under four ranks; 50 take about 90 s.
 KILLS = int(os.environ.get("GPUPROBE_KILLS", "10"))
 SEED = int(os.environ.get("GPUPROBE_SEED") or random.SystemRandom().randrange(1 << 30))
@@ -130,6 +131,29 @@ class CollectorDies(harness.EndToEndTest):
         report = self.report(collector.out)
         self.assertTrue(report["ranks"][0]["cut_off"])
         self.assertEqual(report["ranks"][0]["kernels"]["count"], 30)
+
+    @hazard("the program's clock stands still (as under libfaketime), and its collector has died or is stopped", sees="ends, after at most GPUPROBE_EXIT_WAIT_MS",
+            counted="what the collector had received is in the run")
+    def test_clock_that_stands_still(self):
+        for number, state in ((signal.SIGKILL, "dead"), (signal.SIGSTOP, "stopped"), (None, "well")):
+            with self.subTest(collector=state):
+                for name in ("go-0", "ready-0"):
+                    if os.path.exists(self.path(name)):
+                        os.unlink(self.path(name))
+                collector = Restarted(self)
+                env = self.probed(collector, LD_PRELOAD=FROZEN_CLOCK, GPUPROBE_EXIT_WAIT_MS=None if number else harness.PATIENT["GPUPROBE_EXIT_WAIT_MS"])
+                program = self.start(self.script(["kernels:30"]), env=env)
+                self.await_ready(0)
+                harness.wait_until(lambda out=collector.out: self.captured(out) == 30, "30 kernels in the log: the probe's thread goes on")
+                if number:
+                    collector.program.signal(number)
+                self.go(0)
+                finished = program.wait(limit=40)  # it would never end
+                self.assertEqual((finished.returncode, finished.stdout), (9, b"end\n"))
+                if number == signal.SIGSTOP:
+                    collector.program.signal(signal.SIGCONT)
+                collector.stop()
+                self.assertEqual(self.captured(collector.out), 30)
 
     def test_finished_run_is_refused(self):
         collector = Restarted(self)
