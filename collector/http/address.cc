@@ -17,7 +17,8 @@
 namespace gpuprobe::http {
 namespace {
 
-constexpr int kBacklog = 128;
+// When it is full, whoever connects next waits for a second: it must not be easy to fill.
+constexpr int kBacklog = 4096;
 constexpr uint32_t kLoopbackNet = 127;  // the first of an IPv4 address's four numbers
 
 struct Place {

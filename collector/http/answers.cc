@@ -136,6 +136,11 @@ void Answers::Find(const Request& request, Response& response, Connection& conne
   const auto* route = std::find_if(std::begin(kRoutes), std::end(kRoutes),
                                    [&](const Route& each) { return each.path == request.path; });
   const bool open = route != std::end(kRoutes) && route->open;
+  if (connection.is_brief() && !open) {
+    NoteRefused();
+    response.set_header("Retry-After", "5");
+    return Refuse(response, 503, "there are too many connections; only signs of life are answered");
+  }
   if (!open && !LetIn(request, response)) return;
   if (route == std::end(kRoutes)) return Refuse(response, 404, "there is nothing here");
   (this->*route->answer)(request, response, connection);
@@ -241,10 +246,11 @@ void Answers::Metrics(const Request& request, Response& response, Connection&) {
 
 void Answers::Events(const Request& request, Response& response, Connection& connection) {
   if (request.method == "HEAD") return response.set_content("", "text/event-stream");
-  if (++streams_ > most_viewers_) {
+  const size_t most = connection.is_owners() ? most_viewers_ : most_other_viewers_;
+  if (++streams_ > most) {
     --streams_;
     response.set_header("Retry-After", "5");
-    return Refuse(response, 503, absl::StrCat("there are ", most_viewers_, " viewers already"));
+    return Refuse(response, 503, absl::StrCat("there are ", most, " viewers already"));
   }
   connection.LetAnswerGoOn();
   const auto stream = std::make_shared<Stream>(board_, streams_);

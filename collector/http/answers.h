@@ -18,9 +18,14 @@ class DocumentBuilder;
 
 class Answers {
  public:
-  // `builder` may be null.
-  Answers(Access access, Board& board, const DocumentBuilder* builder, size_t most_viewers)
-      : access_(std::move(access)), board_(board), builder_(builder), most_viewers_(most_viewers) {}
+  // `builder` may be null. `most_other_viewers`: of everybody but the owner.
+  Answers(Access access, Board& board, const DocumentBuilder* builder, size_t most_viewers,
+          size_t most_other_viewers)
+      : access_(std::move(access)),
+        board_(board),
+        builder_(builder),
+        most_viewers_(most_viewers),
+        most_other_viewers_(most_other_viewers) {}
 
   // Every request goes through here, and is answered here. `connection`: the one that it came from.
   void Answer(const httplib::Request& request, httplib::Response& response, Connection& connection);
@@ -57,6 +62,7 @@ class Answers {
   Board& board_;
   const DocumentBuilder* builder_;
   size_t most_viewers_;
+  size_t most_other_viewers_;
   std::atomic<size_t> streams_ = 0;
   std::array<std::atomic<uint64_t>, ServerNumbers::kClasses> answers_{};
   std::atomic<uint64_t> refused_ = 0;

@@ -20,6 +20,12 @@ struct ConnectionLimits {
   std::chrono::milliseconds request{5000};      // from its first byte to its last
   std::chrono::milliseconds write_stall{5000};  // without a byte taken by the other side
   std::chrono::milliseconds answer{120'000};    // a whole answer, unless it is a stream of events
+  bool is_brief = false;                        // one short request, and signs of life as the only answer
+
+  static ConnectionLimits Brief() {
+    constexpr std::chrono::milliseconds kShort{1000};
+    return {.idle = kShort, .request = kShort, .write_stall = kShort, .answer = kShort, .is_brief = true};
+  }
 };
 
 class Connection : public httplib::Stream {
@@ -34,6 +40,10 @@ class Connection : public httplib::Stream {
 
   // Waits for the first byte of a request, and starts its limits anew. False: none comes.
   bool AwaitRequest();
+  bool is_brief() const { return limits_.is_brief; }
+  // Whether the owner of the run is at the other end.
+  void SetOwners(bool is_owners) { is_owners_ = is_owners; }
+  bool is_owners() const { return is_owners_; }
   // The answer is a stream of events, and has no end.
   void LetAnswerGoOn() { answer_until_ = Clock::time_point::max(); }
   // Whether the other side has gone.
@@ -54,6 +64,7 @@ class Connection : public httplib::Stream {
 
   int fd_;
   ConnectionLimits limits_;
+  bool is_owners_ = false;
   size_t request_left_ = 0;
   Clock::time_point request_until_;
   Clock::time_point answer_until_;

@@ -15,11 +15,15 @@
 #include "absl/strings/str_cat.h"
 #include "collector/http/answers.h"
 #include "collector/http/background.h"
+#include "collector/http/peer.h"
+#include "collector/http/places.h"
 
 namespace gpuprobe::http {
 namespace {
 
 constexpr size_t kMostRequests = 1000;  // of one connection
+// Brief connections that were displaced may still be ending.
+constexpr size_t kMostThreads = Places::kMost + 2 * Places::kMostBrief;
 
 }  // namespace
 
@@ -80,7 +84,7 @@ class Server::Impl {
 
   void Start(Board& board, const DocumentBuilder* builder) {
     board_ = &board;
-    answers_ = std::make_unique<Answers>(access_, board, builder, kMostViewers);
+    answers_ = std::make_unique<Answers>(access_, board, builder, kMostViewers, kMostOtherViewers);
     library_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       answers_->Answer(request, response, *current);
       return httplib::Server::HandlerResponse::Handled;
@@ -105,9 +109,12 @@ class Server::Impl {
 
  private:
   struct Client {
-    Client(int its_fd, const ConnectionLimits& limits) : fd(its_fd), connection(its_fd, limits) {}
+    Client(int its_fd, const ConnectionLimits& limits, Peer its_peer)
+        : fd(its_fd), connection(its_fd, limits), peer(std::move(its_peer)) {}
     int fd;
     Connection connection;
+    Peer peer;
+    bool displaced = false;  // of a brief one
     std::atomic<bool> done = false;
     std::thread thread;
   };
@@ -118,11 +125,16 @@ class Server::Impl {
   }
   // Closes the connections that are over.
   void Reap() {
-    clients_.remove_if([](Client& client) {
+    clients_.remove_if([this](Client& client) {
       if (!client.done) return false;
       client.thread.join();
+      Forget(client);
       return true;
     });
+  }
+  void Forget(const Client& client) {
+    places_.Leave(client.peer,
+                  client.connection.is_brief() ? Places::Admission::kBrief : Places::Admission::kPlace);
   }
 
   void Accept() {
@@ -134,7 +146,7 @@ class Server::Impl {
       uint64_t ignored = 0;
       (void)!read(wake_fd_, &ignored, sizeof(ignored));
       Reap();
-      for (size_t n = 0; n < kMostConnections && !stop_; ++n) {
+      for (size_t n = 0; n < Places::kMost && !stop_; ++n) {
         const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
           // No descriptors are left, which recording needs more: whoever waits is looked at again later.
@@ -146,12 +158,34 @@ class Server::Impl {
     }
   }
   void Admit(int fd) {
-    if (clients_.size() >= kMostConnections) return TurnAway(fd);
-    Client& client = clients_.emplace_back(fd, ConnectionLimits{});
+    Peer peer = PeerOf(fd);
+    const Places::Admission admission = places_.Take(peer);
+    if (admission == Places::Admission::kRefused) return TurnAway(fd);
+    const bool is_brief = admission == Places::Admission::kBrief;
+    if (is_brief && places_.HasTooManyBrief()) {
+      DisplaceBrief();
+      if (clients_.size() >= kMostThreads) {
+        places_.Leave(peer, admission);
+        return TurnAway(fd);
+      }
+    }
+    const ConnectionLimits limits = is_brief ? ConnectionLimits::Brief() : ConnectionLimits{};
+    Client& client = clients_.emplace_back(fd, limits, std::move(peer));
+    client.connection.SetOwners(client.peer.is_owner);
     try {
       client.thread = std::thread([this, &client] { Serve(client); });
     } catch (const std::system_error&) {  // no threads are left
+      Forget(client);
       clients_.pop_back();
+    }
+  }
+  // The oldest has had its time.
+  void DisplaceBrief() {
+    for (Client& client : clients_) {
+      if (!client.connection.is_brief() || client.displaced || client.done) continue;
+      client.displaced = true;
+      shutdown(client.fd, SHUT_RDWR);
+      return;
     }
   }
   void TurnAway(int fd) {
@@ -166,7 +200,8 @@ class Server::Impl {
     RunInBackground();
     current = &client.connection;
     size_t requests = 0;
-    while (!stop_ && requests++ < kMostRequests && client.connection.AwaitRequest()) {
+    const size_t most = client.connection.is_brief() ? 1 : kMostRequests;
+    while (!stop_ && requests++ < most && client.connection.AwaitRequest()) {
       if (!library_.Process(client.connection)) break;
     }
     shutdown(client.fd, SHUT_RDWR);
@@ -182,6 +217,7 @@ class Server::Impl {
   int wake_fd_ = -1;
   std::atomic<bool> stop_ = false;
   std::list<Client> clients_;  // of the accepting thread
+  Places places_;              // of the same thread
   std::thread accepting_;
 };
 

@@ -1,7 +1,7 @@
 // Serves a run over HTTP: the page, its documents, events while the run goes on, metrics, and signs of life.
 // docs/http-api.md describes what it answers.
 //
-// A thread for each connection, of which there are at most kMostConnections, besides one that accepts. They
+// A thread for each connection (places.h bounds them, for each peer), besides one that accepts. They
 // read snapshots from the board and nothing else: whoever does not read, or asks for everything at once,
 // costs a connection and never the recording. GET and HEAD only; nothing here changes anything.
 #pragma once
@@ -20,9 +20,10 @@ class DocumentBuilder;
 
 class Server {
  public:
-  static constexpr size_t kMostConnections = 160;
-  // How many of these may be streams of events: there is always room for requests.
+  // How many connections may be streams of events: there is always room for requests. The second number is
+  // for everybody but the owner.
   static constexpr size_t kMostViewers = 100;
+  static constexpr size_t kMostOtherViewers = 70;
 
   struct Options {
     Address address;

@@ -4,10 +4,57 @@ import http.client
 import json
 import os
 import re
+import select
+import signal
 import socket
+import time
+import unittest
 
 import harness
 from harness import GPUPROBE, wait_until
+
+def take_connections(port, report):
+    """Opens connections as fast as they are taken and holds them, each in one of three ways: says nothing, sends a request byte by byte, or follows
+    the events and reads nothing. Writes a byte to `report` once it has tried often; never returns."""
+    held, tried = [], 0
+    while True:
+        for _ in range(20):
+            one = socket.socket()
+            one.settimeout(5)
+            try:
+                one.connect(("127.0.0.1", port))
+                if tried % 3 == 2:
+                    one.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                one.setblocking(False)
+                held.append((one, tried % 3))
+            except OSError:
+                one.close()
+            tried += 1
+            if tried == 600:
+                os.write(report, b".")
+        for one, way in list(held):
+            try:
+                if way == 1:
+                    one.send(b"G")
+                if way == 2 or one.recv(4096) != b"":
+                    continue
+            except BlockingIOError:
+                continue
+            except OSError:
+                pass
+            one.close()
+            held.remove((one, way))
+        time.sleep(0.02)
+
+
+def ask_how_it_is(port, report):
+    """Asks twenty times, and writes a byte for each good answer."""
+    for _ in range(20):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/healthz")
+        if connection.getresponse().status == 200:
+            os.write(report, b".")
+        connection.close()
 
 
 class LivePage(harness.EndToEndTest):
@@ -99,6 +146,51 @@ class LivePage(harness.EndToEndTest):
         never_reads.close()
         self.assertEqual(collector.program.wait().returncode, 0)
         self.assert_no_loss(self.report(collector.out))
+
+    def as_user(self, uid, action, port):
+        """Runs `action` in a child process of that user; returns its pid and what it reports to."""
+        report, end = os.pipe()
+        self.addCleanup(os.close, report)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setgroups([])
+                os.setresgid(uid, uid, uid)
+                os.setresuid(uid, uid, uid)
+                action(port, end)
+            finally:
+                os._exit(0)
+        os.close(end)
+        return pid, report
+
+    def end(self, pid):
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as several users")
+    def test_other_users_who_take_every_connection(self):
+        """The owner is served as if they were not there, and everybody is told that the collector is well."""
+        recorded = self.recorded()
+        for users in (1, 6):
+            with self.subTest(users=users):
+                program, port = self.serving([GPUPROBE, "report", recorded, "--serve", "127.0.0.1:0"])
+                takers = [self.as_user(12300 + number, take_connections, port) for number in range(users)]
+                for pid, report in takers:
+                    self.addCleanup(self.end, pid)
+                    self.assertTrue(select.select([report], [], [], 60)[0] and os.read(report, 1), "they did not come far enough")
+                for _ in range(20):
+                    for path in ("/api/report", "/metrics", "/healthz"):
+                        self.assertEqual(self.get(port, path)[0], 200, path)
+                self.assertIn(b"event: end", self.get(port, "/events")[1])
+                pid, report = self.as_user(12399, ask_how_it_is, port)
+                os.waitpid(pid, 0)
+                self.assertEqual(os.read(report, 100), b"." * 20)
+                self.assertGreater(int(re.search(rb"\ngpuprobe_http_refused_total (\d+)", self.get(port, "/metrics")[1])[1]), 0)
+                for pid, _ in takers:
+                    self.end(pid)
+                program.signal(15)
+                self.assertEqual(program.wait().returncode, 0)
 
 
 if __name__ == "__main__":
