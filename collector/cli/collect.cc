@@ -29,6 +29,7 @@
 #include "collector/ingest/server.h"
 #include "collector/render/text_report.h"
 #include "collector/store/run_directory.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -139,7 +140,7 @@ void ServeJobs(ingest::Server& server, JobRecorder& jobs, const std::string& soc
 int Conclude(Recorder& recorder, LivePage& page) {
   if (!recorder.heard_anything()) {
     recorder.RemoveIfEmpty();
-    std::fprintf(stderr, "gpuprobe: no process connected; nothing was recorded\n");
+    SayError("no process connected; nothing was recorded");
     return kDone;
   }
   const analysis::Report report = recorder.Finish({});
@@ -147,7 +148,7 @@ int Conclude(Recorder& recorder, LivePage& page) {
   const std::string text =
       render::TextReport(report, written.ok() ? recorder.directory() + "/report.html" : "",
                          render::Layout(ScreenOf(STDOUT_FILENO, /*no_color=*/false)));
-  Print(text);
+  PrintForPeople(text);
   FlushOutput();
   page.Conclude(recorder, report);
   return written.ok()
@@ -164,7 +165,10 @@ int CollectForNode(const CollectOptions& options) {
                 "as root, or drop --node to record your own programs",
                 kFailed);
   }
-  const auto say = [](const std::string& line) { std::fprintf(stderr, "gpuprobe: %s\n", line.c_str()); };
+  // Hangs are several lines.
+  const auto say = [](const std::string& line) {
+    std::fputs(absl::StrCat("gpuprobe: ", text::PrintableLines(line), "\n").c_str(), stderr);
+  };
   const absl::StatusOr<std::unique_ptr<node::Collector>> collector =
       node::Collector::Start({.socket = options.socket,
                               .directory = options.out.empty() ? kNodeRuns : options.out,
@@ -225,11 +229,9 @@ int CollectOneRun(const CollectOptions& options) {
   absl::StatusOr<std::unique_ptr<Recorder>> recorder =
       Recorder::CreateOrResume(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kCollect, recorder.status(), kFailed);
-  (*recorder)->WatchForHangs(options.rank_options,
-                             [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  (*recorder)->WatchForHangs(options.rank_options, [](const std::string& text) { SayForPeople(text); });
   (*recorder)->SetStepMarker(options.marker);
-  const absl::Status resumed = (*recorder)->Resume(
-      [](const std::string& line) { std::fprintf(stderr, "gpuprobe: %s\n", line.c_str()); });
+  const absl::Status resumed = (*recorder)->Resume([](const std::string& line) { SayError(line); });
   if (!resumed.ok()) return Fail(kCollect, resumed, kFailed);
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket,
@@ -241,7 +243,7 @@ int CollectOneRun(const CollectOptions& options) {
   bool stop = false;
   if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kCollect, s, kFailed);
   page.Start();
-  std::fprintf(stderr, "gpuprobe: collecting on %s%s\n", options.socket.c_str(), LiveWords(page).c_str());
+  SayError(absl::StrCat("collecting on ", options.socket, LiveWords(page)));
   while (!stop) {  // NOLINT(bugprone-infinite-loop): a signal sets it
     (*server)->Poll(page.Patience(**recorder));
     (*recorder)->Tick();

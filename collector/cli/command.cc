@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::cli {
 
@@ -29,9 +30,13 @@ std::span<const Command> Commands() {
   return kCommands;
 }
 
-int Fail(const std::string& command, const std::string& what, int code) {
+void SayError(std::string_view line) {
   Progress::Hide();
-  std::fprintf(stderr, "gpuprobe: %s: %s\n", command.c_str(), what.c_str());
+  std::fputs(absl::StrCat("gpuprobe: ", text::Printable(line), "\n").c_str(), stderr);
+}
+
+int Fail(const std::string& command, const std::string& what, int code) {
+  SayError(absl::StrCat(command, ": ", what));
   return code;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,6 +54,9 @@ void ViewParsers(const std::function<void(const Command& command, CLI::App& app)
 // Says which of the arguments that `app` did not take is unknown, and what was probably meant. kUsage.
 int RefuseArgument(const CLI::App& app, const std::vector<std::string>& remaining);
 
+// "gpuprobe: ..." on stderr, with nothing in it that a terminal would obey: names of files and programs may
+// be another user's.
+void SayError(std::string_view line);
 // "gpuprobe: collect: ..." on stderr. Returns `code`.
 int Fail(const std::string& command, const std::string& what, int code);
 int Fail(const std::string& command, const absl::Status& status, int code);

@@ -65,7 +65,7 @@ int DiffMain(const Arguments& arguments) {
       json
           ? render::ComparisonJson(comparison, a, b)
           : render::ComparisonText(comparison, a, b, render::Layout(ScreenOf(STDOUT_FILENO, color.no_color)));
-  Print(text);
+  PrintForPeople(text);
   return kDone;
 }
 

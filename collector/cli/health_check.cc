@@ -7,6 +7,7 @@
 #include "collector/analysis/build_report.h"
 #include "collector/analysis/units.h"
 #include "collector/render/text_layout.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -78,7 +79,7 @@ std::optional<std::string> HealthCheck::Look(model::JobModel& job, bool at_end) 
     wrong = true;
     absl::StrAppend(&out,
                     "gpuprobe: check: ", f.severity == analysis::Severity::kError ? "error " : "warning ",
-                    f.id, ": ", render::Printable(f.statement), "\n");
+                    f.id, ": ", text::Printable(f.statement), "\n");
   }
   if (!wrong) absl::StrAppend(&out, "gpuprobe: check: ok, nothing stands out\n");
   return out;

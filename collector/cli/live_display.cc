@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"
+#include "collector/cli/output.h"
 #include "collector/render/live_text.h"
 
 namespace gpuprobe::cli {
@@ -28,9 +29,7 @@ void LiveDisplay::Tick(const analysis::LiveStatus& status, uint64_t monotonic_ns
   const std::string line = render::LiveLineWithin(status, screen_, screen_.width - name.size());
   text += name.size() + line.size() <= screen_.width ? absl::StrCat(name, line, "\n")
                                                      : layout.FirstLine("  ", name + line);
-  // In one piece: the program writes to the same terminal.
-  std::fputs(text.c_str(), stderr);
-  std::fflush(stderr);
+  SayForPeople(text);
 }
 
 }  // namespace gpuprobe::cli

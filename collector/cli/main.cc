@@ -58,8 +58,8 @@ int RefuseCommand(const Arguments& arguments) {
   } else if (hint.empty()) {
     hint = absl::StrCat("; available: ", absl::StrJoin(names, ", "));
   }
-  std::fprintf(stderr, "gpuprobe: unknown %s \"%s\"%s (see gpuprobe --help)\n",
-               option ? "option" : "subcommand", first.c_str(), hint.c_str());
+  SayError(absl::StrCat("unknown ", option ? "option" : "subcommand", " \"", first, "\"", hint,
+                        " (see gpuprobe --help)"));
   return kUsage;
 }
 

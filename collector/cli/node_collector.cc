@@ -24,6 +24,7 @@
 #include "collector/cli/node_limits.h"
 #include "collector/ingest/session.h"
 #include "collector/store/safe_path.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::cli::node {
 namespace {
@@ -77,16 +78,6 @@ absl::Status Add(int epoll_fd, int fd) {
   event.data.fd = fd;
   if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
   return SystemError("epoll_ctl");
-}
-
-// Lines from a user's process go to the operator's terminal.
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (const char c : absl::StripSuffix(absl::string_view(text.data(), text.size()), "\n")) {
-    const bool plain = c == '\n' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
-    out.push_back(plain ? c : '?');
-  }
-  return out;
 }
 
 }  // namespace
@@ -283,7 +274,8 @@ void Collector::Print(Worker& worker, std::string_view line) {
     return;
   }
   worker.lines_left -= 1;
-  const std::string text = Printable(line);
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  const std::string text = text::PrintableLines(line);
   std::string said = absl::StrCat(worker.user.name, absl::StrContains(text, '\n') ? ":\n" : ": ", text);
   if (worker.lines_left_out > 0) absl::StrAppend(&said, " (", worker.lines_left_out, " more lines omitted)");
   worker.lines_left_out = 0;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
 #include "collector/cli/progress.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -25,6 +26,14 @@ void Print(std::string_view text) {
   Progress::Hide();
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) NoteFailure();
+}
+
+void PrintForPeople(std::string_view text) { Print(text::PrintableStyled(text)); }
+
+void SayForPeople(std::string_view text) {
+  // In one piece: the program writes to the same terminal.
+  std::fputs(text::PrintableStyled(text).c_str(), stderr);
+  std::fflush(stderr);
 }
 
 bool OutputWorks() { return output_error == 0; }

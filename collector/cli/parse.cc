@@ -13,6 +13,7 @@
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "collector/cli/wrapped_help.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -29,8 +30,9 @@ std::vector<std::string> OptionNames(const CLI::App& app) {
 }
 
 int Refuse(const CLI::App& app, const std::string& what) {
-  std::fprintf(stderr, "%s: %s (see %s --help)\n", app.get_name().c_str(), what.c_str(),
-               app.get_name().c_str());
+  const std::string& name = app.get_name();
+  std::fputs(text::Printable(absl::StrCat(name, ": ", what, " (see ", name, " --help)")).append("\n").c_str(),
+             stderr);
   return kUsage;
 }
 

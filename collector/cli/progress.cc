@@ -13,6 +13,7 @@
 #include "collector/render/text_layout.h"
 #include "collector/store/read_progress.h"
 #include "collector/store/run_files.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -37,7 +38,7 @@ Progress::Progress(const std::vector<std::string>& directories) {
     }
   }
   if (total_ == 0) return;
-  what_ = render::Printable(absl::StrJoin(directories, " and "));
+  what_ = text::Printable(absl::StrJoin(directories, " and "));
   next_ns_ = MonotonicNs() + kFirstNs;
   store::ObserveReading([this](uint64_t bytes) { Note(bytes); });
 }

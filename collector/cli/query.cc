@@ -14,6 +14,7 @@
 #include "collector/tables/csv_files.h"
 #include "collector/tables/database.h"
 #include "collector/tables/views.h"
+#include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::cli {
@@ -66,7 +67,7 @@ std::string JsonLine(const Row& names, const tables::Database::Cells& cells) {
       object[names[i]] = cell;
     }
   }
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return text::SafeJson(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)) + "\n";
 }
 
 absl::Status PrintResult(tables::Database& database, const std::string& sql, const std::string& format) {
@@ -85,6 +86,7 @@ absl::Status PrintResult(tables::Database& database, const std::string& sql, con
     if (format == "csv") {
       if (OutputWorks()) Print(tables::CsvLine(row));
     } else {
+      std::transform(row.begin(), row.end(), row.begin(), text::Printable);
       rows.push_back(std::move(row));
     }
   });

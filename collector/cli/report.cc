@@ -44,7 +44,7 @@ int Serve(http::Server& server, const model::JobModel& job, const analysis::Repo
   const absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kReport, signals.status(), kFailed);
   const absl::StatusOr<store::RunFiles> files = store::ListRun(directory);
-  std::fprintf(stderr, "gpuprobe: serving %s on %s, until Ctrl-C\n", directory.c_str(), server.Url().c_str());
+  SayError(absl::StrCat("serving ", directory, " on ", server.Url(), ", until Ctrl-C"));
   ServeFinished(server, job, report, files.ok() ? *files : store::RunFiles{}, signals->fd());
   return kDone;
 }
@@ -111,7 +111,7 @@ int ReportMain(const Arguments& arguments) {
       : html ? HtmlPage(job, report, directory)
              : render::TextReport(report, std::filesystem::exists(page_path) ? page_path : "",
                                   render::Layout(ScreenOf(STDOUT_FILENO, color.no_color)));
-  Print(text);
+  PrintForPeople(text);
   return kDone;
 }
 

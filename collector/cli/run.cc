@@ -24,6 +24,7 @@
 #include "collector/cli/live_display.h"
 #include "collector/cli/live_page.h"
 #include "collector/cli/ordinary_priority.h"
+#include "collector/cli/output.h"
 #include "collector/cli/preload_check.h"
 #include "collector/cli/recorded_steps_option.h"
 #include "collector/cli/recorder.h"
@@ -89,7 +90,7 @@ struct RunOptions {
 };
 
 void Say(const std::optional<std::string>& text) {
-  if (text.has_value()) std::fputs(text->c_str(), stderr);
+  if (text.has_value()) SayForPeople(*text);
 }
 
 // The command as the collector sees it: through the process that waits for it.
@@ -195,7 +196,7 @@ int PrintReport(Recorder& recorder, LivePage& page, const std::vector<std::strin
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
   const std::string text =
       options.json ? render::JsonReportFiles(report).report : render::TextReport(report, file, layout);
-  if (!options.quiet && !is_alone) std::fputs(text.c_str(), stderr);
+  if (!options.quiet && !is_alone) SayForPeople(text);
   page.Conclude(recorder, report);
   if (written.ok()) return kDone;
   return Fail(kRun, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
@@ -218,7 +219,7 @@ int CollectRun(RunChannel channel, const std::vector<std::string>& command, cons
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kRun, recorder.status(), kOwnFailure);
   (*recorder)->WatchForHangs(
-      options.rank_options, [](const std::string& text) { std::fputs(text.c_str(), stderr); },
+      options.rank_options, [](const std::string& text) { SayForPeople(text); },
       render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)));
   (*recorder)->SetStepMarker(options.marker);
   (*recorder)->SetModelWork(options.work.work);

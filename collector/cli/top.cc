@@ -27,6 +27,7 @@
 #include "collector/render/live_text.h"
 #include "collector/store/mapped_file.h"
 #include "collector/store/run_files.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -228,7 +229,7 @@ std::string Over(const std::string& directory) {
 // One screen after the other, for what is no terminal or a dumb one.
 int PrintScreens(const TopOptions& options, View& view) {
   while (true) {
-    Print(view.Text(ScreenOf(STDOUT_FILENO, options.color.no_color), std::nullopt));
+    PrintForPeople(view.Text(ScreenOf(STDOUT_FILENO, options.color.no_color), std::nullopt));
     if (!FlushOutput() || options.once) return kDone;
     Print("\n");
     std::this_thread::sleep_for(kRefresh);
@@ -236,7 +237,7 @@ int PrintScreens(const TopOptions& options, View& view) {
     if (!live.ok()) return Fail(kTop, live.status(), kFailed);
     if (!*live) break;
   }
-  Print(Over(options.directory));
+  PrintForPeople(Over(options.directory));
   return kDone;
 }
 
@@ -249,8 +250,8 @@ int Watch(const TopOptions& options, View& view, std::unique_ptr<Keyboard> keybo
     const render::Screen screen = ScreenOf(STDOUT_FILENO, options.color.no_color);
     const size_t rows = Keyboard::Rows();
     const size_t page = std::max<size_t>(rows, kOtherRows + 1) - kOtherRows;
-    keyboard->Show(absl::StrCat(view.Text(screen, page), "\n",
-                                render::Layout(screen).In(render::Emphasis::kQuiet, view.Help())));
+    keyboard->Show(text::PrintableStyled(absl::StrCat(
+        view.Text(screen, page), "\n", render::Layout(screen).In(render::Emphasis::kQuiet, view.Help()))));
     if (!OutputWorks()) return kDone;
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(next - std::chrono::steady_clock::now());
@@ -261,7 +262,7 @@ int Watch(const TopOptions& options, View& view, std::unique_ptr<Keyboard> keybo
     if (live.ok() && *live) continue;
     keyboard.reset();
     if (!live.ok()) return Fail(kTop, live.status(), kFailed);
-    Print(Over(options.directory));
+    PrintForPeople(Over(options.directory));
     return kDone;
   }
   const int signal = keyboard->end_signal();
@@ -306,7 +307,7 @@ int TopMain(const Arguments& arguments) {
   if (options.json) {
     const absl::StatusOr<std::string> text = ReadLiveFile(options.directory);
     if (!text.ok()) return Fail(kTop, text.status(), kFailed);
-    Print(*text);
+    Print(text::PrintableLines(text::SafeJson(*text)));
     return kDone;
   }
   std::unique_ptr<Keyboard> keyboard = options.once ? nullptr : Keyboard::Open();

@@ -24,6 +24,7 @@
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
 #include "collector/store/safe_path.h"
+#include "collector/text/characters.h"
 #include "collector/timeline/chrome_trace.h"
 #include "collector/timeline/deflate.h"
 #include "collector/timeline/job_processes.h"
@@ -160,7 +161,7 @@ absl::StatusOr<timeline::Window> WindowOfFinding(const TraceOptions& options, co
   std::string what;
   absl::StatusOr<timeline::Window> window =
       timeline::WindowOfMoment(timeline::MomentOf(options.around, report), steps, what);
-  if (window.ok()) Print(absl::StrCat(options.around, ": ", what, "\n"));
+  if (window.ok()) Print(text::Printable(absl::StrCat(options.around, ": ", what)) + "\n");
   return window;
 }
 
@@ -288,8 +289,9 @@ void Tell(const TraceOptions& options, TracedRun& run, const std::vector<uint32_
     Fail(kTrace,
          absl::StrCat(analysis::Count(written.left_out), " records with impossible times were left out"),
          kDone);
-  Print(absl::StrCat(options.out, ": ", analysis::Count(written.events), " events of ", chosen.size(),
-                     chosen.size() == 1 ? " process, " : " processes, ", analysis::Bytes(written.bytes),
+  Print(absl::StrCat(text::Printable(options.out), ": ", analysis::Count(written.events), " events of ",
+                     chosen.size(), chosen.size() == 1 ? " process, " : " processes, ",
+                     analysis::Bytes(written.bytes),
                      options.chrome() ? "; one file per rank, for tools that read PyTorch traces\n"
                                       : "; open it at https://ui.perfetto.dev\n"));
 }

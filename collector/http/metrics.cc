@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/http/open_metrics.h"
+#include "collector/text/characters.h"
 #include "prometheus/metric_family.h"
 #include "prometheus/text_serializer.h"
 
@@ -35,8 +36,17 @@ class Family {
   Family(const char* name, const char* help, MetricType type) : family_{name, help, type, {}} {}
 
   void Add(Labels labels, double value) {
-    ClientMetric& metric = family_.metric.emplace_back();
-    metric.label = std::move(labels);
+    // Clients' names: a scraper drops everything for one byte that is not UTF-8, or a series that is there
+    // twice.
+    std::string key;
+    for (ClientMetric::Label& label : labels) {
+      label.value = text::Printable(label.value);
+      absl::StrAppend(&key, label.value, "\n");
+    }
+    const auto [at, is_new] = metrics_.try_emplace(std::move(key), family_.metric.size());
+    if (is_new) family_.metric.emplace_back().label = std::move(labels);
+    ClientMetric& metric = family_.metric[at->second];
+    if (!is_new && family_.type == MetricType::Counter) value += metric.counter.value;
     (family_.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
   }
   void Add(Labels labels, uint64_t value) { Add(std::move(labels), static_cast<double>(value)); }
@@ -47,6 +57,7 @@ class Family {
 
  private:
   MetricFamily family_;
+  std::map<std::string, size_t> metrics_;  // by their labels
 };
 
 Labels Of(const RankNumbers& rank) { return {{"host", rank.host}, {"rank", rank.rank}}; }

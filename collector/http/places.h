@@ -25,7 +25,7 @@ class Places {
   static constexpr size_t kMostOfPeer = 60;
 
   static constexpr size_t kMostBrief = 32;
-  static constexpr size_t kMostBriefOfPeer = 2;
+  static constexpr size_t kMostBriefOfPeer = 4;
 
   enum class Admission : uint8_t { kPlace, kBrief, kRefused };
   Admission Take(const Peer& peer);

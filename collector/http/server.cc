@@ -159,7 +159,11 @@ class Server::Impl {
   }
   void Admit(int fd) {
     Peer peer = PeerOf(fd);
-    const Places::Admission admission = places_.Take(peer);
+    Places::Admission admission = places_.Take(peer);
+    if (admission == Places::Admission::kRefused) {
+      Reap();  // it may have been answered, and asks again
+      admission = places_.Take(peer);
+    }
     if (admission == Places::Admission::kRefused) return TurnAway(fd);
     const bool is_brief = admission == Places::Admission::kBrief;
     if (is_brief && places_.HasTooManyBrief()) {

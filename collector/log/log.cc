@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "collector/text/characters.h"
 #include "spdlog/logger.h"
 #include "spdlog/sinks/base_sink.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -36,7 +37,8 @@ std::shared_ptr<spdlog::logger>& Logger() {
 }  // namespace
 
 void Warn(std::string_view line) {
-  Logger()->log(spdlog::level::warn, spdlog::string_view_t(line.data(), line.size()));
+  const std::string printable = text::PrintableLines(line);
+  Logger()->log(spdlog::level::warn, spdlog::string_view_t(printable.data(), printable.size()));
 }
 
 void Redirect(std::function<void(std::string_view)> take) {

@@ -12,6 +12,7 @@
 #include "collector/page/packed_cells.h"
 #include "collector/page/step_grid.h"
 #include "collector/page/timelines.h"
+#include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::page {
@@ -50,7 +51,7 @@ class Document {
     json["timelines"] = Json::array();
     for (const Timeline& timeline : timelines.steps) json["timelines"].push_back(TimelineJson(timeline));
     json["memory"] = Memory();
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return text::SafeJson(json.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "collector/analysis/report/conditions.h"
 #include "collector/analysis/units.h"
 #include "collector/render/text_layout.h"
+#include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::render {
@@ -331,7 +332,7 @@ std::string ComparisonJson(const analysis::Comparison& c, const std::string& a, 
                      {"kernels", WorkOf(c.kernels, false)},
                      {"collectives", WorkOf(c.collectives, true)},
                      {"conditions", conditions}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text::SafeJson(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 }  // namespace gpuprobe::render

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -16,7 +17,9 @@ constexpr size_t kLine = 120;
 constexpr size_t kElementLine = 480;
 
 // Names come from programs that need not know UTF-8.
-std::string Leaf(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string Leaf(const Json& json) {
+  return text::SafeJson(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
 
 bool IsListOfPlainValues(const Json& json) {
   return json.is_array() &&

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::render {
@@ -153,7 +154,7 @@ std::string LiveJson(const LiveStatus& status) {
   Writer writer;
   VisitStatus(writer, status);
   // Names come from the program, in any encoding.
-  return writer.Take().dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text::SafeJson(writer.Take().dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 absl::StatusOr<LiveStatus> ParseLiveJson(std::string_view text) {

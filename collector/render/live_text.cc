@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/units.h"
 #include "collector/render/text_layout.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -80,7 +81,7 @@ std::string LiveIntroduction(const analysis::LiveStatus& status) {
   for (const auto& [name, count] : devices) absl::StrAppend(&text, ", ", count, "x ", name);
   if (!status.cuda.empty()) absl::StrAppend(&text, ", CUDA ", status.cuda);
   if (!status.nccl.empty()) absl::StrAppend(&text, ", NCCL ", status.nccl);
-  return Printable(text);
+  return text::Printable(text);
 }
 
 namespace {
@@ -137,7 +138,7 @@ std::vector<Piece> PiecesOf(const analysis::LiveStatus& status, const Screen& sc
 std::string Join(const std::vector<Piece>& pieces) {
   std::string line;
   for (const Piece& piece : pieces) absl::StrAppend(&line, piece.before, piece.text);
-  return Printable(line);
+  return text::Printable(line);
 }
 
 }  // namespace

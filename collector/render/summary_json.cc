@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::render {
@@ -21,7 +22,9 @@ class Summary {
   void Add(const std::string& name, const std::optional<Number>& value) {
     if (value.has_value()) Add(name, *value);
   }
-  std::string Text() const { return json_.dump(2) + "\n"; }
+  std::string Text() const {
+    return text::SafeJson(json_.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)) + "\n";
+  }
 
  private:
   nlohmann::ordered_json json_ = nlohmann::ordered_json::object();

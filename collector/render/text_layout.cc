@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -51,31 +52,6 @@ std::vector<std::string> Pieces(const std::string& text) {
   return pieces;
 }
 
-// Length of the UTF-8 character that `text` begins with; 0: it begins with none. `code` is its code point.
-size_t CharacterAt(std::string_view text, uint32_t& code) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  const size_t size = first < 0x80         ? 1
-                      : first >> 5 == 0x6  ? 2
-                      : first >> 4 == 0xe  ? 3
-                      : first >> 3 == 0x1e ? 4
-                                           : 0;
-  if (size == 0 || size > text.size()) return 0;
-  code = size == 1 ? first : first & (0x7fu >> size);
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  return code >= kLeast[size] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? size : 0;
-}
-
-// Terminals obey control characters (also the 8-bit ones), and turn text around at these marks.
-bool IsObeyed(uint32_t code) {
-  return code < 0x20 || (code >= 0x7f && code <= 0x9f) || (code >= 0x202a && code <= 0x202e) ||
-         (code >= 0x2066 && code <= 0x2069);
-}
-
 // A table's cells, printable, and how wide each column is.
 struct Cells {
   std::vector<std::vector<std::string>> lines;  // the header first
@@ -88,7 +64,7 @@ Cells CellsOf(const Table& table) {
   cells.widths.assign(table.columns.size(), 0);
   for (auto& line : cells.lines) {
     for (size_t i = 0; i < line.size(); ++i) {
-      line[i] = Printable(line[i]);
+      line[i] = text::Printable(line[i]);
       cells.widths[i] = std::max(cells.widths[i], line[i].size());
     }
   }
@@ -107,7 +83,7 @@ std::string Shortened(const std::string& text, size_t width) {
   if (text.size() <= width) return text;
   const size_t head = (width - kCutWidth + 1) / 2;
   const size_t tail = width - kCutWidth - head;
-  return Printable(absl::StrCat(text.substr(0, head), kCut, text.substr(text.size() - tail)));
+  return text::Printable(absl::StrCat(text.substr(0, head), kCut, text.substr(text.size() - tail)));
 }
 
 void ShortenColumn(size_t column, size_t width, Cells& cells) {
@@ -157,23 +133,6 @@ std::string TextOfLine(const Table& table, const Cells& cells, size_t number,
 
 }  // namespace
 
-std::string Printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    uint32_t code = 0;
-    const size_t size = CharacterAt(text, code);
-    const size_t taken = std::max<size_t>(size, 1);
-    if (size == 0 || IsObeyed(code)) {
-      out.push_back('?');
-    } else {
-      out.append(text.substr(0, size));
-    }
-    text.remove_prefix(taken);
-  }
-  return out;
-}
-
 std::string Layout::Wrap(const std::string& lead, const std::string& indent, const std::string& text,
                          Emphasis emphasis) const {
   const size_t width = std::min(screen_.width, Screen::kReadable);
@@ -182,7 +141,7 @@ std::string Layout::Wrap(const std::string& lead, const std::string& indent, con
     std::vector<std::string> pieces;
   };
   std::vector<WrappedLine> lines{{.width = lead.size(), .pieces = {}}};
-  for (std::string& piece : Pieces(Printable(text))) {
+  for (std::string& piece : Pieces(text::Printable(text))) {
     if (!lines.back().pieces.empty() && lines.back().width + 1 + piece.size() > width)
       lines.push_back({.width = indent.size(), .pieces = {}});
     WrappedLine& line = lines.back();
@@ -220,7 +179,7 @@ std::string Layout::Lay(const Table& table) const {
 }
 
 std::string Layout::FirstLine(const std::string& indent, const std::string& text) const {
-  return screen_.is_terminal ? Wrap("", indent, text) : Printable(text) + "\n";
+  return screen_.is_terminal ? Wrap("", indent, text) : text::Printable(text) + "\n";
 }
 
 std::string Layout::In(Emphasis emphasis, std::string_view text) const {

@@ -24,11 +24,6 @@ struct Screen {
 // How text is emphasised where the screen has colours. Nothing is said by colour alone.
 enum class Emphasis { kNone, kStrong, kError, kWarning, kQuiet };
 
-// `text` with every character that a terminal would obey (escape sequences, line ends, marks that turn text
-// around) and every byte that is not UTF-8 replaced by '?': names come from the profiled program, which may
-// not be the reader's.
-std::string Printable(std::string_view text);
-
 class Layout {
  public:
   explicit Layout(Screen screen = {}) : screen_(screen) {}

@@ -8,6 +8,7 @@
 #include "collector/render/steps.h"
 #include "collector/render/table.h"
 #include "collector/render/text_layout.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -53,7 +54,7 @@ std::string TextReport(const analysis::Report& report, const std::string& page, 
   for (const Table& table : TablesOf(report)) {
     absl::StrAppend(&out, "\n", layout.Lay(table), table.id == kStepsTable ? line : "");
   }
-  if (!page.empty()) absl::StrAppend(&out, "\n page: ", Printable(page), "\n");
+  if (!page.empty()) absl::StrAppend(&out, "\n page: ", text::Printable(page), "\n");
   return out;
 }
 

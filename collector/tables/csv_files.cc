@@ -4,16 +4,44 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::tables {
 
+namespace {
+
+bool IsCsvNumber(const std::string& cell) {
+  double ignored = 0;
+  return cell.find_first_not_of("+-.0123456789eE") == std::string::npos && absl::SimpleAtod(cell, &ignored);
+}
+
+// What a spreadsheet would take for a formula, of the wide forms too, gets an apostrophe in front, which
+// makes it text there. What a terminal would obey is replaced.
+std::string CsvCell(const std::string& text) {
+  std::string cell = text::Printable(text);
+  const size_t first = cell.find_first_not_of(' ');
+  if (first == std::string::npos || IsCsvNumber(cell)) return cell;
+  const std::string_view rest = std::string_view(cell).substr(first);
+  for (const std::string_view begin :
+       {"=", "+", "-", "@", "\xef\xbc\x9d", "\xef\xbc\x8b", "\xef\xbc\x8d", "\xef\xbc\xa0"}) {
+    if (rest.starts_with(begin)) return "'" + cell;
+  }
+  // A tab or an end of line, which were replaced.
+  if (text.front() == '\t' || text.front() == '\r' || text.front() == '\n') return "'" + cell;
+  return cell;
+}
+
+}  // namespace
+
 std::string CsvLine(const std::vector<std::string>& cells) {
   std::string line;
-  for (const std::string& cell : cells) {
-    if (&cell != &cells.front()) line.push_back(',');
-    if (cell.find_first_of(",\"\r\n") == std::string::npos) {
+  for (const std::string& each : cells) {
+    if (&each != &cells.front()) line.push_back(',');
+    const std::string cell = CsvCell(each);
+    if (cell.find_first_of(",;\"") == std::string::npos) {
       line += cell;
     } else {
       absl::StrAppend(&line, "\"", absl::StrReplaceAll(cell, {{"\"", "\"\""}}), "\"");

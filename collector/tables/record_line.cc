@@ -1,5 +1,6 @@
 #include "collector/tables/record_line.h"
 
+#include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::tables {
@@ -12,7 +13,7 @@ constexpr size_t kMaxStringId = size_t{1} << 22;
 
 JsonValue QuotedText(const std::string& text) {
   using Value = nlohmann::json;
-  return {Value(text).dump(-1, ' ', false, Value::error_handler_t::replace)};
+  return {text::SafeJson(Value(text).dump(-1, ' ', false, Value::error_handler_t::replace))};
 }
 
 void QuotedStrings::Define(uint32_t id, const std::string& value) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::tables {
@@ -40,7 +41,7 @@ void Flatten(const Json& object, const std::string& path, Json& row,
     } else if (IsListOfObjects(value)) {
       lists.emplace_back(name, &value);
     } else if (value.is_array()) {
-      row[name] = value.dump();
+      row[name] = value.dump(-1, ' ', false, Json::error_handler_t::replace);
     } else {
       row[name] = value;
     }
@@ -52,7 +53,7 @@ void Write(const Json& object, const std::string& table, const Json& owner, cons
   row.update(owner);
   std::vector<std::pair<std::string, const Json*>> lists;
   Flatten(object, "", row, lists);
-  emit(row.dump(-1, ' ', false, Json::error_handler_t::replace));
+  emit(text::SafeJson(row.dump(-1, ' ', false, Json::error_handler_t::replace)));
   Json inner = owner;
   if (object.contains("rank")) inner["rank"] = object["rank"];
   for (const auto& [path, list] : lists) {

@@ -4,7 +4,7 @@
 #include "collector/analysis/names.h"
 #include "collector/model/calls/collective_kernels.h"
 #include "collector/model/records.h"
-#include "collector/timeline/utf8.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::timeline {
 namespace {
@@ -51,11 +51,11 @@ void Definitions::Learn(const v1::Batch& batch) {
   for (const v1::StringDef& def : batch.strings()) {
     if (def.id() >= kMaxId) continue;
     if (def.id() >= strings_.size()) strings_.resize(def.id() + 1);
-    strings_[def.id()] = text_.emplace_back(ToUtf8(def.value()));
+    strings_[def.id()] = text_.emplace_back(text::ValidUtf8(def.value()));
   }
   for (const v1::ThreadDef& def : batch.threads())
     threads_[def.id()] = {.tid = def.tid(),
-                          .name = ToUtf8(def.given_name().empty() ? def.name() : def.given_name())};
+                          .name = text::ValidUtf8(def.given_name().empty() ? def.name() : def.given_name())};
   for (const v1::ObjectName& object : batch.object_names()) {
     if (object.kind() == v1::NAMED_OBJECT_STREAM)
       stream_names_[{object.context(), object.id()}] = object.name();

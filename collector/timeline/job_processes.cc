@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "collector/timeline/utf8.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::timeline {
 namespace {
@@ -30,7 +30,7 @@ std::vector<Process> ProcessesOf(const model::JobModel& job) {
                     .world_size = id.world_size(),
                     .pid = id.pid(),
                     .shown_pid = id.pid(),
-                    .host = ToUtf8(id.host()),
+                    .host = text::ValidUtf8(id.host()),
                     .name = {},
                     .devices = {}};
     if (!pids.insert(id.pid()).second) process.shown_pid = kFirstFreePid + process.index;
@@ -38,7 +38,7 @@ std::vector<Process> ProcessesOf(const model::JobModel& job) {
         process.rank >= 0 ? absl::StrCat("rank ", process.rank) : absl::StrCat("pid ", process.pid);
     for (const auto& [ordinal, device] : model->devices()) {
       process.devices.push_back({.ordinal = ordinal,
-                                 .name = ToUtf8(device.info.name()),
+                                 .name = text::ValidUtf8(device.info.name()),
                                  .memory_bytes = device.info.memory_bytes(),
                                  .multiprocessors = device.info.multiprocessors(),
                                  .compute_major = device.info.compute_major(),

@@ -14,19 +14,20 @@ BUILD = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else ROOT /
 # What each room may include besides itself, as ARCHITECTURE.md has it.
 ROOMS = {
     "framing": set(),
-    "log": set(),
+    "text": set(),
+    "log": {"text"},
     "observe": set(),
     "model": set(),
     "simulate": {"framing"},
-    "ingest": {"framing", "log"},
+    "ingest": {"framing", "log", "text"},
     "analysis": {"model"},
     "store": {"framing", "model"},
-    "render": {"analysis", "model"},
-    "timeline": {"analysis", "model"},
-    "tables": {"analysis", "model", "render"},
-    "page": {"framing", "analysis", "model", "store", "render"},
-    "http": {"framing", "log", "analysis", "model", "store", "render", "page"},
-    "cli": {"framing", "log", "observe", "model", "simulate", "ingest", "analysis", "store", "render", "timeline", "tables", "page", "http"},
+    "render": {"analysis", "model", "text"},
+    "timeline": {"analysis", "model", "text"},
+    "tables": {"analysis", "model", "render", "text"},
+    "page": {"framing", "analysis", "model", "store", "render", "text"},
+    "http": {"framing", "log", "analysis", "model", "store", "render", "page", "text"},
+    "cli": {"framing", "log", "observe", "model", "simulate", "ingest", "analysis", "store", "render", "timeline", "tables", "page", "http", "text"},
 }
 
 

@@ -38,32 +38,6 @@ TEST(Wrap, KeepsNumbersWithTheirUnit) {
   EXPECT_EQ(lines[0], std::string(112, 'a') + " 12.5") << "ranks are no unit";
 }
 
-TEST(Printable, KeepsTextInAnyLanguageAndDropsWhatATerminalObeys) {
-  for (const char* kept : {"", "LinearForward<float>", "Zürich 東京 🙂",
-                           "a\xc2\xa0"
-                           "b"})
-    EXPECT_EQ(Printable(kept), kept);
-  EXPECT_EQ(Printable("\x1b]0;title\x07"), "?]0;title?");
-  EXPECT_EQ(Printable("two\nlines\r\t\x7f"), "two?lines???");
-  EXPECT_EQ(Printable("\xc2\x9b"
-                      "31m"),
-            "?31m")
-      << "the 8-bit form of an escape sequence";
-  EXPECT_EQ(Printable("\xe2\x80\xae"
-                      "abc"),
-            "?abc")
-      << "a mark that turns text around";
-}
-
-TEST(Printable, ReplacesEachByteThatIsNotUtf8) {
-  EXPECT_EQ(Printable("a\xc3"), "a?") << "cut";
-  EXPECT_EQ(Printable("\xc3("), "?(");
-  EXPECT_EQ(Printable("\xc0\xaf"), "??") << "longer than it needs to be";
-  EXPECT_EQ(Printable("\xed\xa0\x80"), "???") << "half of a surrogate pair";
-  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "????") << "beyond the last character";
-  EXPECT_EQ(Printable(std::string_view("\0x", 2)), "?x");
-}
-
 TEST(Lay, NamesOfAProgramCannotBreakATable) {
   const Table table{.id = "kernels",
                     .title = "Kernels",

@@ -74,8 +74,17 @@ TEST(ReportTables, OneRowForSingleValuesAndATableForEachList) {
 }
 
 TEST(Csv, CellsAreQuotedWhereNeedBe) {
-  EXPECT_EQ(CsvLine({"a", "", "b,c", "say \"x\"", "two\nlines"}),
-            "a,,\"b,c\",\"say \"\"x\"\"\",\"two\nlines\"\r\n");
+  EXPECT_EQ(CsvLine({"a", "", "b,c", "say \"x\"", "two\nlines", "b;c"}),
+            "a,,\"b,c\",\"say \"\"x\"\"\",two?lines,\"b;c\"\r\n");
+}
+
+TEST(Csv, WhatASpreadsheetWouldComputeIsText) {
+  EXPECT_EQ(CsvLine({"=1+1", "+cmd", "-x", "@SUM(A1)", "\t=1", " =1",
+                     "\xef\xbc\x9d"
+                     "1"}),
+            "'=1+1,'+cmd,'-x,'@SUM(A1),'?=1,' =1,'\xef\xbc\x9d"
+            "1\r\n");
+  EXPECT_EQ(CsvLine({"-12", "-1.5e-07", "+3", "a=b", "-"}), "-12,-1.5e-07,+3,a=b,'-\r\n");
 }
 
 }  // namespace
