@@ -1,8 +1,9 @@
 // Reads a loaded object's dynamic section: its symbols by name, its relocations, and its memory layout.
 //
-// This is only ELF; patching.h decides what to patch. Nothing here calls the dynamic linker, so that it can
-// be used inside a dl_iterate_phdr callback, under the linker's lock. Thread: any; allocation: none. Failure:
-// an object that lacks the tables has no symbols and no relocations.
+// This is only ELF; patching.h decides what to patch. Nothing here calls the dynamic linker. Thread: any,
+// inside a dl_iterate_phdr callback: the linker's lock keeps the object loaded, and lets one thread at a time
+// note what of it can be read (readable_memory.h). Allocation: none. Failure: an object that lacks the
+// tables, or whose tables cannot be read, has no symbols and no relocations.
 #pragma once
 
 #include <elf.h>
@@ -11,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "injector/capture/loader/readable_memory.h"
 
 namespace gpuprobe::injector::nccl {
 
@@ -22,7 +25,7 @@ Pointee* PointerTo(uintptr_t address) noexcept {
 
 class ElfObject {
  public:
-  // Valid as long as the object stays loaded, which the callback of dl_iterate_phdr guarantees.
+  // Valid inside the callback of dl_iterate_phdr, until the next one is made.
   explicit ElfObject(const dl_phdr_info& info) noexcept;
 
   std::string_view FileName() const noexcept {
@@ -37,51 +40,74 @@ class ElfObject {
   // True when `address` is in memory that the loader makes read-only after relocation.
   bool InRelro(uintptr_t address) const noexcept { return address >= relro_start_ && address < relro_end_; }
 
+  // True when the segment of `address` has code by its flags.
+  bool InExecutableSegment(uintptr_t address) const noexcept;
+  // True when the memory is there and may be read at this moment.
+  bool CanRead(uintptr_t address, size_t bytes) const noexcept { return memory.Has(address, bytes); }
+  // Where its code begins, as far as that is known: 0 if it is not.
+  uintptr_t Init() const noexcept { return init_; }
+
   // Address of the function or object that this object defines under `name`, null if it does not.
   void* FindSymbol(const char* name) const noexcept;
+  // Where the symbol table keeps the value of that symbol; 0 if it does not.
+  uintptr_t FindSymbolValue(const char* name) const noexcept;
 
   // Calls visit(slot, symbol name, relocation type) for each JUMP_SLOT, GLOB_DAT and 64 relocation against a
-  // named symbol without addend.
+  // named symbol without addend. The name is valid until visit returns.
   template <typename Visit>
   void ForEachSymbolRelocation(Visit visit) const noexcept {
     for (const Table& relocations : {rela_, jump_slots_}) {
-      for (size_t i = 0; i < relocations.count; ++i) {
-        const ElfW(Rela)& entry = relocations.entries[i];
+      for (uintptr_t at = relocations.begin; at < relocations.end; at += sizeof(ElfW(Rela))) {
+        ElfW(Rela) entry;
+        if (!memory.Get(at, &entry)) break;
         const uint32_t type = ELF64_R_TYPE(entry.r_info);
         if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT && type != R_X86_64_64) continue;
-        const size_t symbol = ELF64_R_SYM(entry.r_info);
-        if (symbol == 0 || entry.r_addend != 0) continue;
-        const size_t name = symbols_[symbol].st_name;
-        if (name >= strings_bytes_) continue;
-        visit(PointerTo<void*>(base_ + entry.r_offset), strings_ + name, type);
+        const char* name = entry.r_addend == 0 ? NameOf(ELF64_R_SYM(entry.r_info)) : nullptr;
+        if (name != nullptr) visit(PointerTo<void*>(base_ + entry.r_offset), name, type);
       }
     }
   }
 
  private:
   struct Table {
-    const ElfW(Rela) * entries;
-    size_t count;
+    uintptr_t begin;
+    uintptr_t end;
   };
+  struct Segment {
+    uintptr_t begin;
+    uintptr_t end;
+    uint32_t flags;
+  };
+  // Of the object that is being looked at.
+  static ReadableMemory memory;
 
-  void ReadDynamic(const ElfW(Dyn) * dynamic) noexcept;
-  void* FindByGnuHash(const char* name) const noexcept;
-  void* FindBySysvHash(const char* name) const noexcept;
-  void* Defined(size_t symbol, const char* name) const noexcept;
+  void ReadHeaders(const dl_phdr_info& info, Table* dynamic) noexcept;
+  void ReadDynamic(const Table& dynamic) noexcept;
+  const Segment* SegmentOf(uintptr_t address) const noexcept;
+  // Null for no symbol, and for names that cannot be read.
+  const char* NameOf(size_t symbol) const noexcept;
+  uintptr_t AddressOfSymbol(size_t symbol) const noexcept { return symbols_ + symbol * sizeof(ElfW(Sym)); }
+  // The number of the symbol that the object defines under `name`, 0 if it does not.
+  size_t FindByGnuHash(const char* name) const noexcept;
+  size_t FindBySysvHash(const char* name) const noexcept;
+  size_t FindNumber(const char* name) const noexcept;
+  bool Defines(size_t symbol, const char* name) const noexcept;
+
+  static constexpr size_t kMostSegments = 16;  // four, mostly
 
   uintptr_t base_;
-  const ElfW(Phdr) * headers_;
-  size_t header_count_;
   std::string_view file_name_;
+  Segment segments_[kMostSegments] = {};
+  size_t segment_count_ = 0;
+  uintptr_t init_ = 0;
   uintptr_t relro_start_ = 0;
   uintptr_t relro_end_ = 0;
-  const ElfW(Sym) * symbols_ = nullptr;
-  const char* strings_ = nullptr;
-  size_t strings_bytes_ = 0;
-  const uint32_t* gnu_hash_ = nullptr;
-  const uint32_t* sysv_hash_ = nullptr;
-  Table rela_{nullptr, 0};
-  Table jump_slots_{nullptr, 0};
+  uintptr_t symbols_ = 0;
+  Table strings_{0, 0};
+  uintptr_t gnu_hash_ = 0;
+  uintptr_t sysv_hash_ = 0;
+  Table rela_{0, 0};
+  Table jump_slots_{0, 0};
 };
 
 // True for the object that this code is in.

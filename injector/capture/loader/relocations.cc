@@ -1,91 +1,15 @@
 #include "injector/capture/loader/relocations.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <ctime>
 
-#include "injector/base/own_descriptor.h"
+#include "injector/capture/loader/page_access.h"
 
 namespace gpuprobe::injector::nccl {
 
 namespace {
-
-enum class Access { kUnknown, kReadOnly, kWritable };
-
-// Parses /proc/self/maps line by line ("start-end perms ...") without a line buffer.
-class MapsParser {
- public:
-  explicit MapsParser(uintptr_t address) noexcept : address_(address) {}
-
-  // Feeds one character; true once the mapping of the address was found.
-  bool Feed(char c) noexcept {
-    if (c == '\n') {
-      Reset();
-      return false;
-    }
-    switch (field_) {
-      case 0:
-        if (c == '-') return Next();
-        start_ = start_ * 16 + Digit(c);
-        return false;
-      case 1:
-        if (c == ' ') return Next();
-        end_ = end_ * 16 + Digit(c);
-        return false;
-      case 2:
-        if (position_++ != 1) return false;
-        field_ = 3;
-        if (address_ < start_ || address_ >= end_) return false;
-        access_ = c == 'w' ? Access::kWritable : Access::kReadOnly;
-        return true;
-      default:
-        return false;
-    }
-  }
-  Access Found() const noexcept { return access_; }
-
- private:
-  static uintptr_t Digit(char c) noexcept {
-    return static_cast<uintptr_t>(c >= 'a' ? c - 'a' + 10 : c - '0');
-  }
-  bool Next() noexcept {
-    ++field_;
-    return false;
-  }
-  void Reset() noexcept {
-    field_ = 0;
-    position_ = 0;
-    start_ = 0;
-    end_ = 0;
-  }
-
-  uintptr_t address_;
-  uintptr_t start_ = 0;
-  uintptr_t end_ = 0;
-  int field_ = 0;
-  int position_ = 0;
-  Access access_ = Access::kUnknown;
-};
-
-Access AccessOf(uintptr_t address) noexcept {
-  OwnDescriptor file;
-  if (!file.Open("/proc/self/maps", O_RDONLY)) return Access::kUnknown;
-  MapsParser parser(address);
-  char buffer[4096];
-  bool found = false;
-  off_t position = 0;
-  while (!found) {
-    const ssize_t got = pread(file.get(), buffer, sizeof(buffer), position);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    position += got;
-    for (ssize_t i = 0; i < got && !found; ++i) found = parser.Feed(buffer[i]);
-  }
-  return parser.Found();
-}
 
 uint64_t MonotonicNs() noexcept {
   timespec now{};
@@ -97,7 +21,7 @@ void Store(void** slot, void* value) noexcept { __atomic_store_n(slot, value, __
 
 class Scanner {
  public:
-  explicit Scanner(const RelocationPolicy& policy) noexcept : policy_(policy) {}
+  Scanner(const RelocationPolicy& policy, size_t first) noexcept : policy_(policy), first_(first) {}
 
   void PatchAll() noexcept {
     deferred_ = false;
@@ -113,6 +37,7 @@ class Scanner {
     object.ForEachSymbolRelocation([&](void** slot, const char* symbol, uint32_t type) {
       const auto address = reinterpret_cast<uintptr_t>(slot);
       if (address % sizeof(void*) != 0 || !policy_.concerns(symbol)) return;
+      if (!object.CanRead(address, sizeof(void*))) return;
       void* value = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
       void* replacement = policy_.replacement(object, {value, symbol, type});
       if (replacement == nullptr || replacement == value) return;
@@ -125,12 +50,11 @@ class Scanner {
   }
 
   ScanResult result;
-  const RelocationPolicy& Policy() noexcept { return policy_; }
 
  private:
   // As many objects from `next_` on as fit into kLockedNs, again and again.
   void PatchInPieces() noexcept {
-    next_ = 0;
+    next_ = first_;
     do {
       index_ = 0;
       more_ = false;
@@ -158,23 +82,22 @@ class Scanner {
       ++result.failed;
       return;
     }
-    if (!object.InRelro(address)) {
+    const bool relro = object.InRelro(address);
+    if (!relro && !CanWrite(address)) {
+      ++result.failed;
+      return;
+    }
+    if (!relro) {
       Store(slot, value);
       ++result.patched;
       return;
     }
     // Asked once for the object: either all of its slots are written or none.
-    if (!relro_asked_) relro_access_ = AccessOf(address);
+    if (!relro_asked_) relro_is_open_ = CanWrite(address);
     relro_asked_ = true;
-    switch (relro_access_) {
-      case Access::kUnknown:
-        ++result.failed;
-        return;
-      case Access::kWritable:
-        ++result.postponed;
-        return;
-      case Access::kReadOnly:
-        break;
+    if (relro_is_open_) {
+      ++result.postponed;
+      return;
     }
     const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     void* start = PointerTo<void>(address & ~(page - 1));
@@ -189,29 +112,60 @@ class Scanner {
   }
 
   const RelocationPolicy& policy_;
+  size_t first_;  // index of the first object to scan
   bool relro_asked_ = false;
-  Access relro_access_ = Access::kUnknown;  // of the object's read-only part, as the loader has it now
-  bool last_ones_ = false;                  // the pass over what comes last
-  bool deferred_ = false;                   // something is left for it
-  size_t index_ = 0;                        // of the object that the linker shows next
-  size_t next_ = 0;                         // of the object to scan next
+  bool relro_is_open_ = false;  // the object's read-only part: the loader is still at work on it
+  bool last_ones_ = false;      // the pass over what comes last
+  bool deferred_ = false;       // something is left for it
+  size_t index_ = 0;            // of the object that the linker shows next
+  size_t next_ = 0;             // of the object to scan next
   bool more_ = false;
   uint64_t piece_began_ns_ = 0;
 };
 
-}  // namespace
-
-ScanResult ScanRelocations(const RelocationPolicy& policy) noexcept {
-  Scanner scanner(policy);
+// The linker appends what it loads, so the objects that came after `since` are the last ones, at most as many
+// as were loaded since.
+size_t FirstSince(uint64_t since) noexcept {
+  struct Count {
+    uint64_t adds = 0;
+    size_t objects = 0;
+  } count;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* data) noexcept {
-        auto* scan = static_cast<Scanner*>(data);
-        scan->result.adds = info->dlpi_adds;
-        scan->result.subs = info->dlpi_subs;
-        scan->Policy().see_object(ElfObject(*info));
+        auto* counted = static_cast<Count*>(data);
+        counted->adds = info->dlpi_adds;
+        ++counted->objects;
         return 0;
       },
-      &scanner);
+      &count);
+  const uint64_t added = count.adds - since;
+  return added >= count.objects ? 0 : count.objects - static_cast<size_t>(added);
+}
+
+}  // namespace
+
+ScanResult ScanRelocations(const RelocationPolicy& policy, uint64_t since) noexcept {
+  const size_t first = since == 0 ? 0 : FirstSince(since);
+  struct Look {
+    const RelocationPolicy& policy;
+    size_t left;
+    ScanResult result;
+  } look{policy, first, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) noexcept {
+        auto* wanted = static_cast<Look*>(data);
+        wanted->result.adds = info->dlpi_adds;
+        wanted->result.subs = info->dlpi_subs;
+        if (wanted->left == 0) {
+          wanted->policy.see_object(ElfObject(*info));
+        } else {
+          --wanted->left;
+        }
+        return 0;
+      },
+      &look);
+  Scanner scanner(policy, first);
+  scanner.result = look.result;
   scanner.PatchAll();
   return scanner.result;
 }

@@ -2,8 +2,9 @@
 //
 // This is the mechanism: the linker's list, read-only relocation memory, atomic stores; the policy is
 // patching.h's. Thread: any one at a time; it takes the dynamic linker's list lock, so not from a callback
-// that runs under an application's lock. Allocation: none; reads /proc/self/maps when a slot lies in memory
-// that is read-only after relocation. Failure: a slot that cannot be written is left and counted.
+// that runs under an application's lock. Allocation: none. Failure: a slot that cannot be written is left and
+// counted. What is not there, or must not be read, is left out: the program may have unmapped or protected an
+// object's headers, tables or slots.
 //
 // An object that another thread is just loading is in the list before its relocations are done. Its read-only
 // part is still writable then, but the loader may protect it at any moment, so such slots are postponed to a
@@ -49,8 +50,10 @@ struct ScanResult {
 // Releases the linker's lock every kLockedNs, or after the object that is being scanned then, so that no
 // dlopen or dlsym waits for a whole scan. Objects that come or go meanwhile are found by the next one: adds
 // and subs are those at the start.
+//
+// With `since`, the adds of an earlier scan, only objects that were loaded after it.
 inline constexpr uint64_t kLockedNs = 200'000;
-ScanResult ScanRelocations(const RelocationPolicy& policy) noexcept;
+ScanResult ScanRelocations(const RelocationPolicy& policy, uint64_t since = 0) noexcept;
 
 // Calls visit for the object that contains `address`, under the linker's lock.
 void ForObjectAt(const void* address, void (*visit)(const ElfObject& object) noexcept) noexcept;
