@@ -187,18 +187,16 @@ void SayWhatIsCaptured(const Probe& p, CuptiSession::StartResult result) noexcep
 }
 
 CuptiSession::StartResult StartSession(Probe& p) noexcept {
-  CuptiApi api;
-  if (!BindCupti(&api)) return CuptiSession::StartResult::kNoCupti;
   const size_t buffer_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB")))
                               << 10;
   constexpr uint32_t kFewest = 2;
   const auto wanted = static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS")));
   for (uint32_t buffers = wanted / p.buffer_part; buffers >= kFewest; buffers /= 2) {
-    const CuptiSession::StartResult result = p.session.Start(api, buffers, buffer_bytes);
+    const CuptiSession::StartResult result = p.session.Start(buffers, buffer_bytes);
     if (result != CuptiSession::StartResult::kNoMemory) return result;
     CountSelf(SelfCounter::kOwnAllocationFailures);
   }
-  return p.session.Start(api, kFewest, kSmallBufferBytes);
+  return p.session.Start(kFewest, kSmallBufferBytes);
 }
 
 // On the thread that calls exit(), after the handlers that were registered later than ours.
@@ -261,11 +259,17 @@ void StartOnce() noexcept {
     return;
   }
   if (recording.Wants(kRecordNvtx) || step_gate.watches_ranges()) SetNvtxInjection();
+  // The order matters to other tools: their calls must lead to us before we take CUPTI, and we must know
+  // where CUPTI is before we lead them anywhere.
+  CuptiApi cupti;
+  const bool has_cupti = BindCupti(&cupti);
+  if (has_cupti) made->session.Bind(cupti);
   StartParts();
   if (recording.Wants(kRecordDeviceWork)) AddLaunchHooks();
   if (recording.Wants(kRecordMemory | kRecordNccl)) AddGraphHooks();
   AddWaitHooks();
-  const CuptiSession::StartResult result = StartSession(*made);
+  const CuptiSession::StartResult result =
+      has_cupti ? StartSession(*made) : CuptiSession::StartResult::kNoCupti;
   const bool verbose = made->settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
   if (verbose || result == CuptiSession::StartResult::kNoMemory) SayWhatIsCaptured(*made, result);
 

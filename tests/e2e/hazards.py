@@ -75,7 +75,7 @@ SUBJECTS = {
     "Limits and sandboxes": ["bad_situations.Limits"],
     "Environment, directories and users": ["bad_situations.Surroundings"],
     "The edges of the process": ["host_edges"],
-    "Other tools in the same process": ["bad_situations.OtherTools", "foreign_plugin"],
+    "Other tools in the same process": ["bad_situations.OtherTools", "foreign_plugin", "cupti_tools"],
     "Programs built in special ways": ["built_otherwise"],
     "`gpuprobe run` and the terminal": ["run", "terminal"],
     "Wrong or missing settings, sockets and libraries": ["host_is_sacred", "versions"],

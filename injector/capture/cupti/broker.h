@@ -1,11 +1,11 @@
 // Shares CUPTI with another tool inside the program, our guest: torch.profiler or XLA's profiler, say.
 //
 // CUPTI has one subscriber, one pair of buffer callbacks and one clock for the whole process, and they are
-// ours. So we redirect the other tool's calls here, by patched relocations and by dlsym
-// (injector/capture/nccl/patching.cc), and give it what it would have without us: a subscription (ours, of
-// which it gets the callbacks that it enables), activity kinds (the union of both is enabled) and buffers of
-// its own, into which the records of its kinds are copied as our buffers complete. Neither side misses
-// anything.
+// ours. So we redirect the other tool's calls here, by patched relocations, by the symbol table of libcupti
+// and by dlsym (injector/capture/nccl/patching.cc), and give it what it would have without us: a subscription
+// (ours, of which it gets the callbacks that it enables), activity kinds (the union of both is enabled) and
+// buffers of its own, into which the records of its kinds are copied as our buffers complete. Neither side
+// misses anything.
 //
 // Once the guest registers a clock, CUPTI uses it for good, and our times are converted back. A guest's
 // cuptiFinalize ends the guest. GRAPH_TRACE is refused once the program has made a CUDA graph (session.h says
@@ -34,8 +34,6 @@ namespace gpuprobe::injector {
 
 // What the session tells the broker about itself.
 struct BrokerHost {
-  const CuptiApi* api = nullptr;  // acts on our subscription
-  CuptiApi bound;                 // CUPTI's own functions
   CUpti_SubscriberHandle subscriber = nullptr;
   bool others_allowed = false;  // CUPTI has several subscribers (many_subscribers.h)
   // Both of what must stay enabled for us.
@@ -43,17 +41,31 @@ struct BrokerHost {
   bool (*needs_callback)(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept = nullptr;
   // The program has made a CUDA graph.
   bool (*graphs_made)() noexcept = nullptr;
+  // CUPTI's buffer callbacks are ours again: a tool's call that began before we subscribed may have taken
+  // them afterwards.
+  void (*take_buffers_back)(void* self) noexcept = nullptr;
   void* self = nullptr;
   uint32_t precautions = 0;  // proto/cupti_versions.h
 };
 
-// Another profiler has CUPTI. Its calls from now on go through us to CUPTI, and are remembered: if it leaves,
-// what it then still has enabled makes it our guest.
+// Before anything is patched: calls that come to us go through to CUPTI until guests are received, and are
+// remembered. What a tool that had CUPTI before us still has enabled when it leaves makes it our guest.
+// `api` acts on our subscription once there is one, and is CUPTI itself until then.
 void WatchForGuests(const CuptiApi* api) noexcept;
-// From now on guests are received. Before anything is patched.
+// From now on guests are received: we have subscribed, and have not yet registered or enabled anything.
 void ReceiveGuests(const BrokerHost& host) noexcept;
 // From now on guests' calls go to CUPTI itself.
 void SendGuestsAway() noexcept;
+
+// A function of CUPTI's that leads to us.
+struct Redirection {
+  const char* name;
+  void* real;
+  void* ours;
+};
+// Visits them; none before WatchForGuests.
+void ForEachRedirection(void (*visit)(const Redirection& redirection, void* data) noexcept,
+                        void* data) noexcept;
 
 // The replacement for a slot of this name and value (null: not resolved yet); null: leave it.
 void* BrokerReplacement(const char* symbol, const void* value) noexcept;

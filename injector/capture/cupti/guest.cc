@@ -1,11 +1,15 @@
 #include "injector/capture/cupti/guest.h"
 
+#include "injector/capture/cupti/guest_buffers.h"
 #include "injector/capture/cupti/guest_callbacks.h"
+#include "injector/capture/cupti/guest_clock.h"
 #include "injector/capture/cupti/guest_records.h"
 
 namespace gpuprobe::injector {
 namespace guest {
 
+constinit CuptiApi bound;
+constinit const CuptiApi* api = nullptr;
 constinit BrokerHost host;
 constinit std::atomic<bool> received{false};
 
@@ -15,12 +19,18 @@ constinit std::atomic<bool> here{false};
 
 void Came() noexcept { here.store(true, std::memory_order_relaxed); }
 void MaybeGone() noexcept {
-  if (!RecordsAnything() && !IsSubscribed()) here.store(false, std::memory_order_relaxed);
+  // While CUPTI is another tool's, that is known of none.
+  if (RecordsAnything() || IsSubscribed() || !Receiving()) return;
+  here.store(false, std::memory_order_relaxed);
+  AskForNoBuffer();
+  StopClock();
 }
 
 void ForgetForTest() noexcept {
   received.store(false);
   host = {};
+  api = nullptr;
+  bound = {};
   here.store(false);
 }
 

@@ -15,13 +15,27 @@ bool GuestIsActive() noexcept;
 
 namespace guest {
 
-// Set before anything is patched, and not changed after guests are received.
+// CUPTI's own functions, and the table that acts on our subscription. Set before anything is patched.
+extern CuptiApi bound;
+extern const CuptiApi* api;
+// Set before guests are received.
 extern BrokerHost host;
 
 // The guest's calls are answered by us; otherwise they go to CUPTI.
 extern std::atomic<bool> received;
 // A forked child has neither CUPTI's threads nor, perhaps, our locks.
 inline bool Receiving() noexcept { return received.load(std::memory_order_acquire) && !InForkedChild(); }
+
+inline const CuptiApi& Functions() noexcept { return Receiving() ? *api : bound; }
+
+// Calls CUPTI itself unless guests are received. False: the call is ours, also if CUPTI refused it because we
+// subscribed meanwhile.
+template <typename Call>
+bool PassOn(CUptiResult* result, Call call) noexcept {
+  if (Receiving()) return false;
+  *result = call();
+  return *result != CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED || !Receiving();
+}
 
 void Came() noexcept;
 // After the guest gave something up: with neither kinds nor a subscription it is gone.

@@ -1,5 +1,6 @@
 #include "injector/capture/cupti/guest_buffers.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include "injector/base/lifecycle.h"
 #include "injector/base/lock.h"
 #include "injector/capture/cupti/guest.h"
+#include "injector/capture/cupti/guest_calls.h"
 #include "injector/capture/cupti/guest_records.h"
 #include "proto/cupti_versions.h"
 
@@ -32,10 +34,19 @@ bool MakeRoom(Buffer* buffer, size_t bytes) noexcept {
                                   (buffer->max_records != 0 && buffer->records == buffer->max_records));
   if (full) Complete(std::exchange(*buffer, Buffer{}));
   if (buffer->data != nullptr) return true;
-  const auto function = request.load(std::memory_order_acquire);
+  const Call call;
+  const auto function = request.load();
   if (function == nullptr) return false;
   function(&buffer->data, &buffer->bytes, &buffer->max_records);
   return buffer->data != nullptr && bytes <= buffer->bytes;
+}
+
+bool AreOfOneLibrary(CUpti_BuffersCallbackCompleteFunc one,
+                     CUpti_BuffersCallbackCompleteFunc other) noexcept {
+  Dl_info first{};
+  Dl_info second{};
+  return dladdr(reinterpret_cast<const void*>(one), &first) != 0 &&
+         dladdr(reinterpret_cast<const void*>(other), &second) != 0 && first.dli_fbase == second.dli_fbase;
 }
 
 // CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, which headers before 13.0 do not have.
@@ -44,7 +55,8 @@ constexpr auto kPerThreadBuffers = static_cast<CUpti_ActivityAttribute>(9);
 }  // namespace
 
 void Complete(const Buffer& buffer) noexcept {
-  const auto function = complete.load(std::memory_order_acquire);
+  const Call call;
+  const auto function = complete.load();
   if (buffer.data != nullptr && function != nullptr)
     function(buffer.context, buffer.stream_id, buffer.data, buffer.bytes, buffer.used);
 }
@@ -58,6 +70,7 @@ Buffer TakeOpenBuffer() noexcept {
 void PutOpenBuffer(const Buffer& buffer) noexcept {
   {
     const Lock lock(open_mutex);
+    if (complete.load() == nullptr) return;  // it has gone, and wants nothing back
     if (open_buffer.data == nullptr) {
       open_buffer = buffer;
       return;
@@ -89,28 +102,47 @@ void AskForBuffer() noexcept { buffer_due.store(true, std::memory_order_release)
 
 CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                        CUpti_BuffersCallbackCompleteFunc completed) {
-  if (!Receiving()) {
-    const CUptiResult result = host.api->ActivityRegisterCallbacks(requested, completed);
-    if (result == CUPTI_SUCCESS) {
-      request.store(requested, std::memory_order_release);
-      complete.store(completed, std::memory_order_release);
-    }
+  CUptiResult result = CUPTI_SUCCESS;
+  if (PassOn(&result, [&] { return bound.ActivityRegisterCallbacks(requested, completed); })) {
+    if (result != CUPTI_SUCCESS) return result;
+    request.store(requested, std::memory_order_release);
+    complete.store(completed, std::memory_order_release);
+    if (Receiving()) host.take_buffers_back(host.self);
     return result;
   }
   if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  HandOver();
-  // What is left is an empty buffer, and of no use to anybody else than the tool that gave it.
-  if (requested != request.load(std::memory_order_acquire)) static_cast<void>(TakeOpenBuffer());
-  request.store(requested, std::memory_order_release);
-  complete.store(completed, std::memory_order_release);
+  // The tool may hold a lock that its functions take, so they are not called from here. What is in its buffer
+  // comes to the new functions, as CUPTI does it. Another tool gets nothing of it.
+  const auto before = complete.load();
+  const bool same_request = requested == request.load();
+  if (before != nullptr && (!same_request || completed != before)) {
+    const Buffer left = TakeOpenBuffer();
+    const bool same_tool = AreOfOneLibrary(before, completed);
+    if (same_tool && (same_request || left.used != 0)) {
+      PutOpenBuffer(left);
+    } else {
+      NoteGuestDropped(left.records);
+    }
+  }
+  request.store(requested);
+  complete.store(completed);
   if (RecordsAnything()) AskForBuffer();
   return CUPTI_SUCCESS;
 }
 
+void ForgetBuffers() noexcept {
+  complete.store(nullptr);
+  request.store(nullptr);
+  buffer_due.store(false, std::memory_order_relaxed);
+  static_cast<void>(TakeOpenBuffer());
+}
+
+void AskForNoBuffer() noexcept { buffer_due.store(false, std::memory_order_relaxed); }
+
 CUptiResult CUPTIAPI FlushAll(uint32_t flags) {
   if ((host.precautions & cupti::kNoForcedFlush) != 0)
     flags &= ~static_cast<uint32_t>(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  const CUptiResult result = host.api->ActivityFlushAll(flags);
+  const CUptiResult result = bound.ActivityFlushAll(flags);
   if (Receiving()) HandOver();
   return result;
 }
@@ -121,12 +153,12 @@ CUptiResult CUPTIAPI SetAttribute(CUpti_ActivityAttribute attribute, size_t* byt
   const bool of_buffers =
       attribute == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER || attribute == kPerThreadBuffers;
   if (of_buffers && Receiving()) return CUPTI_SUCCESS;
-  return host.api->ActivitySetAttribute(attribute, bytes, value);
+  return Functions().ActivitySetAttribute(attribute, bytes, value);
 }
 
 // CUPTI's own count is reset by reading, and ours.
 CUptiResult CUPTIAPI NumDropped(CUcontext context, uint32_t stream_id, size_t* dropped) {
-  if (!Receiving()) return host.api->ActivityGetNumDroppedRecords(context, stream_id, dropped);
+  if (!Receiving()) return bound.ActivityGetNumDroppedRecords(context, stream_id, dropped);
   if (dropped == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *dropped = dropped_records.exchange(0, std::memory_order_relaxed);
   return CUPTI_SUCCESS;
@@ -147,6 +179,7 @@ void GiveGuestABuffer() noexcept {
       guest::request.load(std::memory_order_acquire) == nullptr || InForkedChild() ||
       !guest::buffer_due.exchange(false))
     return;
+  const guest::Call call;
   guest::Buffer buffer = guest::TakeOpenBuffer();
   if (guest::MakeRoom(&buffer, 0)) guest::PutOpenBuffer(buffer);
 }

@@ -46,6 +46,11 @@ void HandOver() noexcept;
 // The next callback on the program's threads asks the guest for a buffer, as CUPTI does. Some tools take it
 // as a sign that there is something to flush.
 void AskForBuffer() noexcept;
+// The guest has gone: it is not asked before it comes back.
+void AskForNoBuffer() noexcept;
+// It has finalized CUPTI: none of its functions is called again, and what is in its buffer is lost, as it is
+// with CUPTI.
+void ForgetBuffers() noexcept;
 
 // What the guest's calls lead to, in place of CUPTI's functions.
 CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,

@@ -6,6 +6,7 @@
 
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/capture/cupti/guest.h"
+#include "injector/capture/cupti/guest_calls.h"
 
 namespace gpuprobe::injector {
 namespace guest {
@@ -36,9 +37,9 @@ CUptiResult SetCallback(bool enable, CUpti_CallbackDomain domain, CUpti_Callback
     const bool was = (callbacks[row][cbid / 64].fetch_and(~mask) & mask) != 0;
     if (was) callbacks_enabled.fetch_sub(1, std::memory_order_relaxed);
     if (!was || host.needs_callback(domain, cbid)) return CUPTI_SUCCESS;
-    return host.api->EnableCallback(0, host.subscriber, domain, cbid);
+    return api->EnableCallback(0, host.subscriber, domain, cbid);
   }
-  const CUptiResult result = host.api->EnableCallback(1, host.subscriber, domain, cbid);
+  const CUptiResult result = api->EnableCallback(1, host.subscriber, domain, cbid);
   if (result == CUPTI_SUCCESS && (callbacks[row][cbid / 64].fetch_or(mask) & mask) == 0)
     callbacks_enabled.fetch_add(1, std::memory_order_relaxed);
   return result;
@@ -82,14 +83,15 @@ void EndSubscription() noexcept {
         SetCallback(false, static_cast<CUpti_CallbackDomain>(domain), cbid);
     }
   }
-  callback.store(nullptr, std::memory_order_release);
+  callback.store(nullptr);
   subscribed.store(false, std::memory_order_release);
   MaybeGone();
 }
 
 CUptiResult CUPTIAPI Subscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
                                void* user_data) {
-  if (!Receiving()) return host.api->Subscribe(subscriber, function, user_data);
+  CUptiResult result = CUPTI_SUCCESS;
+  if (PassOn(&result, [&] { return bound.Subscribe(subscriber, function, user_data); })) return result;
   if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   if (subscribed.exchange(true)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   Came();
@@ -101,14 +103,16 @@ CUptiResult CUPTIAPI Subscribe(CUpti_SubscriberHandle* subscriber, CUpti_Callbac
 
 CUptiResult CUPTIAPI SubscribeV2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
                                  void* user_data, v2::SubscriberParams* parameters) {
-  if (!Receiving()) return host.api->Subscribe_v2(subscriber, function, user_data, parameters);
-  if (host.others_allowed) return AdmitSubscriber(host.bound, subscriber, function, user_data, parameters);
+  CUptiResult result = CUPTI_SUCCESS;
+  if (PassOn(&result, [&] { return bound.Subscribe_v2(subscriber, function, user_data, parameters); }))
+    return result;
+  if (host.others_allowed) return AdmitSubscriber(bound, subscriber, function, user_data, parameters);
   if (WantsCompany(parameters)) return RefuseCompany(parameters);
   return Subscribe(subscriber, function, user_data);
 }
 
 CUptiResult CUPTIAPI Unsubscribe(CUpti_SubscriberHandle subscriber) {
-  if (!IsGuest(subscriber)) return host.api->Unsubscribe(subscriber);
+  if (!IsGuest(subscriber)) return bound.Unsubscribe(subscriber);
   if (!IsReceived()) return CUPTI_ERROR_INVALID_PARAMETER;
   EndSubscription();
   return CUPTI_SUCCESS;
@@ -116,20 +120,20 @@ CUptiResult CUPTIAPI Unsubscribe(CUpti_SubscriberHandle subscriber) {
 
 CUptiResult CUPTIAPI EnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                     CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
-  if (!IsGuest(subscriber)) return host.api->EnableCallback(enable, subscriber, domain, cbid);
+  if (!IsGuest(subscriber)) return bound.EnableCallback(enable, subscriber, domain, cbid);
   if (!IsReceived()) return CUPTI_ERROR_INVALID_PARAMETER;
   return SetCallback(enable != 0, domain, cbid);
 }
 
 CUptiResult CUPTIAPI EnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                   CUpti_CallbackDomain domain) {
-  if (!IsGuest(subscriber)) return host.api->EnableDomain(enable, subscriber, domain);
+  if (!IsGuest(subscriber)) return bound.EnableDomain(enable, subscriber, domain);
   if (!IsReceived()) return CUPTI_ERROR_INVALID_PARAMETER;
   return SetDomain(enable != 0, domain);
 }
 
 CUptiResult CUPTIAPI EnableAllDomains(uint32_t enable, CUpti_SubscriberHandle subscriber) {
-  if (!IsGuest(subscriber)) return host.api->EnableAllDomains(enable, subscriber);
+  if (!IsGuest(subscriber)) return bound.EnableAllDomains(enable, subscriber);
   if (!IsReceived()) return CUPTI_ERROR_INVALID_PARAMETER;
   for (uint32_t domain = 1; domain < CUPTI_CB_DOMAIN_SIZE; ++domain)
     SetDomain(enable != 0, static_cast<CUpti_CallbackDomain>(domain));
@@ -138,7 +142,7 @@ CUptiResult CUPTIAPI EnableAllDomains(uint32_t enable, CUpti_SubscriberHandle su
 
 CUptiResult CUPTIAPI GetCallbackState(uint32_t* enabled, CUpti_SubscriberHandle subscriber,
                                       CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
-  if (!IsGuest(subscriber)) return host.api->GetCallbackState(enabled, subscriber, domain, cbid);
+  if (!IsGuest(subscriber)) return bound.GetCallbackState(enabled, subscriber, domain, cbid);
   if (enabled == nullptr || !IsReceived()) return CUPTI_ERROR_INVALID_PARAMETER;
   *enabled = Bit(domain, cbid) ? 1 : 0;
   return CUPTI_SUCCESS;
@@ -157,7 +161,8 @@ void ForgetCallbacksForTest() noexcept {
 
 void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) noexcept {
   if (guest::callbacks_enabled.load(std::memory_order_relaxed) == 0 || !guest::Bit(domain, cbid)) return;
-  const auto function = guest::callback.load(std::memory_order_acquire);
+  const guest::Call call;
+  const auto function = guest::callback.load();
   if (function != nullptr) function(guest::callback_data.load(std::memory_order_relaxed), domain, cbid, data);
 }
 

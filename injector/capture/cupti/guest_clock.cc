@@ -9,6 +9,7 @@
 #include "injector/base/lock.h"
 #include "injector/base/tick_clock.h"
 #include "injector/capture/cupti/guest.h"
+#include "injector/capture/cupti/guest_calls.h"
 #include "injector/capture/cupti/guest_records.h"
 #include "injector/capture/cupti/record_times.h"
 
@@ -16,9 +17,24 @@ namespace gpuprobe::injector {
 namespace guest {
 namespace {
 
+// The guest's function, and whether it may be called.
 constinit std::atomic<CUpti_TimestampCallbackFunc> clock_of_guest{nullptr};
+constinit std::atomic<bool> runs{false};
+constinit std::atomic<bool> with_cupti{false};  // CUPTI calls our Clock, for good
+constinit std::atomic<bool> due{false};         // CUPTI is to have it once the guest records
+
+// How the clock goes on while the guest's may not be called.
+struct Continuation {
+  uint64_t ticks;
+  uint64_t monotonic_ns;
+  double ticks_per_ns;
+};
+constinit Continuation continuations[16];  // a reader may be at an old one
+constinit std::atomic<uint32_t> continuation{0};
+
 constinit pthread_mutex_t clock_mutex = PTHREAD_MUTEX_INITIALIZER;
 constinit TickClock clock_readings;
+constinit TickClock::Reading first_reading{};  // of this clock
 
 uint64_t ReadClock(clockid_t id) noexcept {
   timespec now{};
@@ -50,56 +66,123 @@ void RestoreRecord(CUpti_Activity* record, uint64_t now_ns) noexcept {
   });
 }
 
+uint64_t Continued(uint64_t monotonic_ns) noexcept {
+  const Continuation& from = continuations[continuation.load(std::memory_order_acquire) % 16];
+  const double passed_ns = static_cast<double>(static_cast<int64_t>(monotonic_ns - from.monotonic_ns));
+  return from.ticks + static_cast<uint64_t>(static_cast<int64_t>(passed_ns * from.ticks_per_ns));
+}
+
+// What CUPTI calls.
+uint64_t CUPTIAPI Clock() {
+  clock_calls.Enter();
+  const auto function = runs.load() ? clock_of_guest.load() : nullptr;
+  const uint64_t ticks = function != nullptr ? function() : 0;
+  clock_calls.Leave();
+  return function != nullptr ? ticks : Continued(ReadClock(CLOCK_MONOTONIC));
+}
+
+// All three clocks between two looks at one of them: a thread that is held up anywhere in there shows.
+void TakeReading() noexcept {
+  TickClock::Reading best{0, 0, 0, UINT64_MAX};
+  for (int i = 0; i < kClockTries && best.error_ns > kGoodClockNs; ++i) {
+    const uint64_t before_ns = ReadClock(CLOCK_MONOTONIC);
+    const uint64_t ticks = Clock();
+    const uint64_t realtime_ns = ReadClock(CLOCK_REALTIME);
+    const uint64_t took_ns = ReadClock(CLOCK_MONOTONIC) - before_ns;
+    if (took_ns < best.error_ns) best = {ticks, realtime_ns, before_ns + took_ns / 2, took_ns};
+  }
+  const Lock lock(clock_mutex);
+  if (clock_readings.empty()) first_reading = best;
+  if (clock_readings.empty() || best.ticks > clock_readings.newest().ticks)
+    static_cast<void>(clock_readings.Add(best));
+}
+
+// The guest's clock is not asked for it: its thread may hold a lock that the clock takes.
+Continuation FromReadings() noexcept {
+  const Lock lock(clock_mutex);
+  if (clock_readings.empty()) return {0, 0, 1};
+  const TickClock::Reading& last = clock_readings.newest();
+  const double ticks = static_cast<double>(static_cast<int64_t>(last.ticks - first_reading.ticks));
+  const double ns = static_cast<double>(static_cast<int64_t>(last.monotonic_ns - first_reading.monotonic_ns));
+  return {last.ticks, last.monotonic_ns, ticks > 0 && ns > 0 ? ticks / ns : 1};
+}
+
+// Readings before and after CUPTI's own work tell how fast the clock goes.
+CUptiResult GiveToCupti() noexcept {
+  due.store(false, std::memory_order_relaxed);
+  runs.store(true);
+  TakeReading();
+  const CUptiResult result = Functions().ActivityRegisterTimestampCallback(Clock);
+  if (result != CUPTI_SUCCESS) return result;
+  with_cupti.store(true, std::memory_order_release);
+  TakeReading();
+  RestartWindows(Clock());
+  return result;
+}
+
 }  // namespace
 
 uint64_t RecordTime() noexcept {
-  const auto function = clock_of_guest.load(std::memory_order_acquire);
-  return function != nullptr ? function() : ReadClock(CLOCK_REALTIME);
+  return with_cupti.load(std::memory_order_acquire) ? Clock() : ReadClock(CLOCK_REALTIME);
 }
 
 CUptiResult CUPTIAPI RegisterClock(CUpti_TimestampCallbackFunc function) {
-  const CUptiResult result = host.api->ActivityRegisterTimestampCallback(function);
-  if (result != CUPTI_SUCCESS || function == nullptr || InForkedChild()) return result;
+  if (function == nullptr || InForkedChild()) return Functions().ActivityRegisterTimestampCallback(function);
   {
     const Lock lock(clock_mutex);
     if (function != clock_of_guest.load(std::memory_order_relaxed)) clock_readings = {};
   }
-  clock_of_guest.store(function, std::memory_order_release);
-  ReadGuestClock();
-  RestartWindows(function());
-  return result;
+  clock_of_guest.store(function);
+  if (!Receiving() || RecordsAnything()) return GiveToCupti();
+  due.store(true, std::memory_order_relaxed);
+  return CUPTI_SUCCESS;
+}
+
+void StartClock() noexcept {
+  if (due.load(std::memory_order_relaxed)) {
+    static_cast<void>(GiveToCupti());
+  } else if (clock_of_guest.load(std::memory_order_relaxed) != nullptr) {
+    runs.store(true);
+  }
+}
+
+void StopClock() noexcept {
+  if (!runs.load()) return;
+  const uint32_t next = continuation.load(std::memory_order_relaxed) + 1;
+  continuations[next % 16] = FromReadings();
+  continuation.store(next, std::memory_order_release);
+  runs.store(false);
+  clock_calls.AwaitOthers(0);
+}
+
+void EndClock() noexcept {
+  StopClock();
+  due.store(false, std::memory_order_relaxed);
+  clock_of_guest.store(nullptr);
 }
 
 void ForgetClockForTest() noexcept {
   clock_of_guest.store(nullptr);
+  runs.store(false);
+  with_cupti.store(false);
+  due.store(false);
   clock_readings = {};
 }
 
 }  // namespace guest
 
+// A tool that had CUPTI before us may have gone, with its clock, as long as CUPTI is not ours.
 void ReadGuestClock() noexcept {
-  const auto function = guest::clock_of_guest.load(std::memory_order_acquire);
-  if (function == nullptr) return;
-  TickClock::Reading best{0, 0, 0, UINT64_MAX};
-  // All three clocks between two looks at one of them: a thread that is held up anywhere in there shows.
-  for (int i = 0; i < guest::kClockTries && best.error_ns > guest::kGoodClockNs; ++i) {
-    const uint64_t before_ns = guest::ReadClock(CLOCK_MONOTONIC);
-    const uint64_t ticks = function();
-    const uint64_t realtime_ns = guest::ReadClock(CLOCK_REALTIME);
-    const uint64_t took_ns = guest::ReadClock(CLOCK_MONOTONIC) - before_ns;
-    if (took_ns < best.error_ns) best = {ticks, realtime_ns, before_ns + took_ns / 2, took_ns};
-  }
-  const Lock lock(guest::clock_mutex);
-  if (guest::clock_readings.empty() || best.ticks > guest::clock_readings.newest().ticks)
-    static_cast<void>(guest::clock_readings.Add(best));
+  if (guest::with_cupti.load(std::memory_order_acquire) && (guest::Receiving() || guest::RecordsAnything()))
+    guest::TakeReading();
 }
 
 void RestoreTimes(uint8_t* buffer, size_t valid_bytes) noexcept {
-  if (guest::clock_of_guest.load(std::memory_order_acquire) == nullptr) return;
+  if (!guest::with_cupti.load(std::memory_order_acquire)) return;
   ReadGuestClock();
   const uint64_t now_ns = guest::ReadClock(CLOCK_REALTIME);
   CUpti_Activity* record = nullptr;
-  while (guest::host.api->ActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
+  while (guest::api->ActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
     guest::RestoreRecord(record, now_ns);
 }
 

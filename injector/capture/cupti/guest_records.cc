@@ -6,6 +6,7 @@
 #include "injector/base/lifecycle.h"
 #include "injector/capture/cupti/guest.h"
 #include "injector/capture/cupti/guest_buffers.h"
+#include "injector/capture/cupti/guest_calls.h"
 #include "injector/capture/cupti/guest_clock.h"
 #include "injector/capture/cupti/record_times.h"
 #include "injector/core/thread_state.h"
@@ -83,10 +84,10 @@ bool IsForGuest(CUpti_Activity* record) noexcept {
 template <typename Visit>
 void ForEachOfGuest(uint8_t* buffer, size_t valid_bytes, Visit visit) noexcept {
   CUpti_Activity* record = nullptr;
-  CUptiResult result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
+  CUptiResult result = api->ActivityGetNextRecord(buffer, valid_bytes, &record);
   while (result == CUPTI_SUCCESS) {
     CUpti_Activity* const found = record;
-    result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
+    result = api->ActivityGetNextRecord(buffer, valid_bytes, &record);
     const auto kind = static_cast<uint32_t>(found->kind);
     const auto* const begin = reinterpret_cast<const uint8_t*>(found);
     size_t bytes = static_cast<size_t>(buffer + valid_bytes - begin);
@@ -102,6 +103,7 @@ void ForEachOfGuest(uint8_t* buffer, size_t valid_bytes, Visit visit) noexcept {
 
 void NoteEnabled(KindWindow& window) noexcept {
   Came();
+  StartClock();
   window.after_launch.store(LastLaunch(), std::memory_order_relaxed);
   window.last_launch.store(UINT32_MAX, std::memory_order_relaxed);
   window.from.store(RecordTime(), std::memory_order_relaxed);
@@ -127,37 +129,46 @@ bool RecordsAnything() noexcept { return kinds_enabled.load(std::memory_order_re
 
 CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind) {
   const auto index = static_cast<uint32_t>(kind);
-  if (!Receiving() || index >= kKinds) {
-    const CUptiResult result = host.api->ActivityEnable(kind);
-    if (result == CUPTI_SUCCESS && index < kKinds && !InForkedChild()) NoteEnabled(windows[index]);
-    return result;
+  if (index >= kKinds) return Functions().ActivityEnable(kind);
+  CUptiResult passed = CUPTI_SUCCESS;
+  if (PassOn(&passed, [kind] { return bound.ActivityEnable(kind); })) {
+    if (passed == CUPTI_SUCCESS && !InForkedChild()) NoteEnabled(windows[index]);
+    return passed;
   }
   if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && !host.needs_kind(host.self, kind) && host.graphs_made())
     return CUPTI_ERROR_NOT_COMPATIBLE;
   KindWindow& window = windows[index];
   if (window.enabled.load(std::memory_order_acquire)) return CUPTI_SUCCESS;
-  const CUptiResult result = host.api->ActivityEnable(kind);
+  const CUptiResult result = api->ActivityEnable(kind);
   if (result == CUPTI_SUCCESS) NoteEnabled(window);
   return result;
 }
 
 CUptiResult CUPTIAPI Disable(CUpti_ActivityKind kind) {
   const auto index = static_cast<uint32_t>(kind);
-  if (!Receiving() || index >= kKinds) {
-    if (index < kKinds && !InForkedChild()) static_cast<void>(NoteDisabled(windows[index]));
-    return host.api->ActivityDisable(kind);
+  if (index >= kKinds) return Functions().ActivityDisable(kind);
+  CUptiResult passed = CUPTI_SUCCESS;
+  if (PassOn(&passed, [kind] { return bound.ActivityDisable(kind); })) {
+    if (!InForkedChild()) static_cast<void>(NoteDisabled(windows[index]));
+    // We subscribed meanwhile, and want it ourselves.
+    if (Receiving() && host.needs_kind(host.self, kind)) static_cast<void>(api->ActivityEnable(kind));
+    return passed;
   }
   if (!NoteDisabled(windows[index])) return CUPTI_SUCCESS;
   const bool stays =
       host.needs_kind(host.self, kind) ||
       (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && (host.precautions & cupti::kKernelsStayEnabled) != 0);
-  return stays ? CUPTI_SUCCESS : host.api->ActivityDisable(kind);
+  return stays ? CUPTI_SUCCESS : api->ActivityDisable(kind);
 }
 
 void DisableAll() noexcept {
   for (uint32_t kind = 0; kind < kKinds; ++kind) {
     if (windows[kind].enabled.load(std::memory_order_acquire)) Disable(static_cast<CUpti_ActivityKind>(kind));
   }
+}
+
+void NoteAllDisabled() noexcept {
+  for (KindWindow& window : windows) static_cast<void>(NoteDisabled(window));
 }
 
 void RestartWindows(uint64_t now) noexcept {
@@ -178,7 +189,9 @@ void ForgetKindsForTest() noexcept {
 }  // namespace guest
 
 void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t valid_bytes) noexcept {
-  if (!guest::kinds_ever.load(std::memory_order_acquire) || !GuestHasBuffers()) return;
+  if (!guest::kinds_ever.load(std::memory_order_acquire)) return;
+  const guest::Call call;  // its buffers go with it
+  if (!GuestHasBuffers()) return;
   guest::Buffer from;
   from.context = context;
   from.stream_id = stream_id;
@@ -192,6 +205,8 @@ void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t va
 
 void CompleteForGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
                       size_t valid_bytes) noexcept {
+  const guest::Call call;
+  if (!GuestHasBuffers()) return;
   guest::Buffer kept{.data = buffer, .bytes = bytes, .context = context, .stream_id = stream_id};
   guest::ForEachOfGuest(buffer, valid_bytes,
                         [&kept](const CUpti_Activity* record, size_t record_bytes) noexcept {

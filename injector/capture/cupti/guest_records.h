@@ -29,6 +29,8 @@ CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind);
 CUptiResult CUPTIAPI Disable(CUpti_ActivityKind kind);
 
 void DisableAll() noexcept;
+// CUPTI has disabled them.
+void NoteAllDisabled() noexcept;
 // It has a kind enabled.
 bool RecordsAnything() noexcept;
 // CUPTI has another clock: the enabled kinds' records are the guest's from `now` on.

@@ -64,9 +64,12 @@ bool CuptiSession::Check(CUptiResult result) noexcept {
   return false;
 }
 
-CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buffers,
-                                              size_t buffer_bytes) noexcept {
+void CuptiSession::Bind(const CuptiApi& api) noexcept {
   api_ = api;
+  WatchForGuests(&api_);
+}
+
+CuptiSession::StartResult CuptiSession::Start(uint32_t buffers, size_t buffer_bytes) noexcept {
   if (!pool_.Init(buffers, buffer_bytes)) return StartResult::kNoMemory;
   pool_.Aim(kFirstBufferBytes);
   if (api_.version >= kTakesNoForAnAnswer) pool_.MayDecline();
@@ -77,12 +80,10 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   if (result != StartResult::kOtherProfiler) return result;
   Check(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
   other_since_ns_ = other_asked_ns_ = MonotonicNs();
-  WatchForGuests(&api_);
   return result;
 }
 
 CuptiSession::StartResult CuptiSession::Attach(bool beside_others) noexcept {
-  const CuptiApi bound = api_;
   beside_others = beside_others && SubscribeBesideOthers(&api_, &subscriber_, OnCallback, this);
   if (!beside_others) {
     const CUptiResult subscribed = SubscribeAlone(api_, &subscriber_, OnCallback, this);
@@ -91,6 +92,25 @@ CuptiSession::StartResult CuptiSession::Attach(bool beside_others) noexcept {
   }
   beside_others_ = beside_others;
   active_session.store(this, std::memory_order_release);
+  // Before anything is enabled, so that nothing is lost to a tool's call that is on its way to CUPTI.
+  kinds_enabled_.store(true, std::memory_order_relaxed);
+  capturing_.store(true, std::memory_order_release);
+  ReceiveGuests({.subscriber = subscriber_,
+                 .others_allowed = beside_others,
+                 .needs_kind = NeedsKind,
+                 .needs_callback = NeedsCallback,
+                 .graphs_made = graphs_seen,
+                 .take_buffers_back = TakeBuffersBack,
+                 .self = this,
+                 .precautions = precautions_});
+  const bool enabled = EnableEverything();
+  kinds_enabled_.store(enabled, std::memory_order_relaxed);
+  capturing_.store(enabled, std::memory_order_release);
+  return enabled ? StartResult::kCapturing : StartResult::kRefused;
+}
+
+// False: no kernels.
+bool CuptiSession::EnableEverything() noexcept {
   SetAttributes();
   bool enabled = Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
   if (enabled) {
@@ -100,21 +120,15 @@ CuptiSession::StartResult CuptiSession::Attach(bool beside_others) noexcept {
       if (recorded.kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) enabled = done;
     }
   }
-  kinds_enabled_.store(enabled, std::memory_order_relaxed);
   if ((recording.kinds & kRecordGraphsWhole) != 0)
     Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
-  ReceiveGuests({.api = &api_,
-                 .bound = bound,
-                 .subscriber = subscriber_,
-                 .others_allowed = beside_others,
-                 .needs_kind = NeedsKind,
-                 .needs_callback = NeedsCallback,
-                 .graphs_made = graphs_seen,
-                 .self = this,
-                 .precautions = precautions_});
   EnableCallbacks();
-  capturing_.store(enabled, std::memory_order_release);
-  return enabled ? StartResult::kCapturing : StartResult::kRefused;
+  return enabled;
+}
+
+void CuptiSession::TakeBuffersBack(void* self) noexcept {
+  const auto* session = static_cast<const CuptiSession*>(self);
+  static_cast<void>(session->api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
 }
 
 // Nothing of the driver may be called from here, so whether cuInit is over is not known before the first

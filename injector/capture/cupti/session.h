@@ -29,8 +29,11 @@ class CuptiSession {
 
   explicit CuptiSession(Stream* stream) noexcept : decoder_(&api_, stream) {}
 
-  // Takes a table that is already bound (BindCupti, or a test's fake).
-  [[nodiscard]] StartResult Start(const CuptiApi& api, uint32_t buffers, size_t buffer_bytes) noexcept;
+  // Takes a table that is already bound (BindCupti, or a test's fake). From now on calls of other tools may
+  // come to us; before anything is patched.
+  void Bind(const CuptiApi& api) noexcept;
+  // REQUIRES: Bind.
+  [[nodiscard]] StartResult Start(uint32_t buffers, size_t buffer_bytes) noexcept;
 
   // Sets what could not be set while the driver was starting, and dumps device facts once. Cheap when there
   // is nothing to do. Checks once a second whether a profiler that was there first has left; then we capture.
@@ -99,8 +102,10 @@ class CuptiSession {
   // Subscribes, and enables everything. With `beside_others` other subscribers are welcome, where CUPTI has
   // several (many_subscribers.h).
   StartResult Attach(bool beside_others) noexcept;
+  bool EnableEverything() noexcept;
   void AttachOnceAlone(uint64_t now_ns) noexcept;
   void DriverIsUp() noexcept;
+  static void TakeBuffersBack(void* self) noexcept;
   static bool NeedsKind(void* self, CUpti_ActivityKind kind) noexcept;
   static bool NeedsCallback(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
   void CompleteGuestsBuffer(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,

@@ -61,6 +61,8 @@ extern "C" {
 __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* handle,
                                                                       const char* name) noexcept {
   using namespace gpuprobe::injector::nccl;
+  PatchBeforeUse();
+  if (name[0] != 'c' && name[0] != 'n' && name[0] != 'p') return nullptr;
   // RTLD_NEXT means "behind me": whoever asks is a wrapper itself, and is intercepted in front.
   if (handle == RTLD_NEXT) return nullptr;
   if (name[0] == 'c') {
@@ -89,8 +91,7 @@ __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* hand
 // NOLINTEND(readability-identifier-naming)
 }
 
-// Only names that start with 'c', 'n' or 'p' are looked at closer. rdi and rsi are saved around the call,
-// which also aligns the stack.
+// rdi and rsi are saved around the call, which also aligns the stack.
 asm(R"(
 .pushsection .text
 .p2align 4
@@ -102,13 +103,6 @@ gpuprobe_dlsym:
   endbr64
   testq %rsi, %rsi
   je 2f
-  cmpb $99, (%rsi)
-  je 1f
-  cmpb $110, (%rsi)
-  je 1f
-  cmpb $112, (%rsi)
-  jne 2f
-1:
   pushq %rdi
   .cfi_adjust_cfa_offset 8
   pushq %rsi

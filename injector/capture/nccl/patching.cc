@@ -1,17 +1,23 @@
 #include "injector/capture/nccl/patching.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <string_view>
 
 #include "injector/base/environment.h"
+#include "injector/base/lifecycle.h"
 #include "injector/base/program_functions.h"
 #include "injector/base/text.h"
 #include "injector/capture/cupti/broker.h"
+#include "injector/capture/loader/exports.h"
 #include "injector/capture/loader/relocations.h"
 #include "injector/capture/nccl/entry_points.h"
 #include "injector/capture/nccl/providers.h"
@@ -41,12 +47,42 @@ constexpr uint32_t kScansAfterChange = 2;
 
 constinit std::atomic<bool> patching{false};
 constinit std::atomic<uint64_t> scanned_adds{0};
+constinit std::atomic<uint64_t> looked_adds{0};  // inside a dlsym
 constinit std::atomic<uint32_t> scans_left{0};
 constinit std::atomic<uint32_t> retries{0};
 constinit std::atomic<bool> postponed{false};  // by the last scan
 constinit std::atomic<bool> scan_asked{false};
 constinit std::atomic<uint32_t> late_patches{0};
 constinit std::atomic<bool> first_scan{true};
+constinit std::atomic<bool> exports_redirected{false};  // libcupti's
+
+// Reading files and memory ends a thread that is to be cancelled, and changes errno.
+class ApplicationThread {
+ public:
+  ApplicationThread() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled_); }
+  ~ApplicationThread() {
+    pthread_setcancelstate(cancelled_, nullptr);
+    errno = errno_;
+  }
+  ApplicationThread(const ApplicationThread&) = delete;
+  ApplicationThread& operator=(const ApplicationThread&) = delete;
+
+ private:
+  int errno_ = errno;
+  int cancelled_ = 0;
+};
+
+// True if a filter of system calls may end the process for one that the program does not make itself, or if
+// that is not known. Asks by calls that dlopen makes, too.
+bool ThreadIsConfined() noexcept {
+  char status[2048];
+  const int file = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
+  const ssize_t length = file < 0 ? 0 : read(file, status, sizeof(status));
+  if (file >= 0) close(file);
+  constexpr std::string_view kNoFilter = "\nSeccomp:\t0\n";
+  return length <= 0 ||
+         std::string_view(status, static_cast<size_t>(length)).find(kNoFilter) == std::string_view::npos;
+}
 
 // Before the slot is written: the first call through it must know.
 void* Lead(void* thunk) noexcept {
@@ -55,8 +91,51 @@ void* Lead(void* thunk) noexcept {
   return thunk;
 }
 
+// CUPTI's function of this name, null if it is none that leads to us.
+void* RealOfCupti(const char* name) noexcept {
+  struct Search {
+    const char* name;
+    void* real;
+  } search{name, nullptr};
+  if (std::strncmp(name, "cupti", 5) != 0) return nullptr;
+  ForEachRedirection(
+      [](const Redirection& redirection, void* data) noexcept {
+        auto* wanted = static_cast<Search*>(data);
+        if (std::strcmp(redirection.name, wanted->name) == 0) wanted->real = redirection.real;
+      },
+      &search);
+  return search.real;
+}
+
+// The copy of CUPTI that we use: what is loaded later, or looks its functions up, then gets ours.
+void RedirectExportsOfCupti(const ElfObject& object) noexcept {
+  struct Search {
+    const ElfObject& object;
+    bool found;
+  } search{object, false};
+  ForEachRedirection(
+      [](const Redirection& redirection, void* data) noexcept {
+        auto* wanted = static_cast<Search*>(data);
+        wanted->found =
+            wanted->found || wanted->object.Contains(reinterpret_cast<uintptr_t>(redirection.real));
+      },
+      &search);
+  if (!search.found) return;
+  Exports exports(object);
+  exports.ResolveOwnCalls(RealOfCupti);
+  ForEachRedirection(
+      [](const Redirection& redirection, void* data) noexcept {
+        static_cast<void>(
+            static_cast<Exports*>(data)->Replace(redirection.name, redirection.real, redirection.ours));
+      },
+      &exports);
+  exports_redirected.store(true, std::memory_order_relaxed);
+}
+
 void SeeObject(const ElfObject& object) noexcept {
-  if (!IsOurself(object)) AddProvider(object);
+  if (IsOurself(object)) return;
+  AddProvider(object);
+  if (!exports_redirected.load(std::memory_order_relaxed)) RedirectExportsOfCupti(object);
 }
 
 bool Skip(const ElfObject& object) noexcept {
@@ -87,10 +166,23 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
   return thunk == slot.value ? nullptr : Lead(thunk);
 }
 
+// "nccl..", "pnccl..", "cupti..", dlsym and getenv. Whatever passes costs a call of the kernel's, which reads the
+// slot.
 bool Concerns(const char* symbol) noexcept {
-  return symbol[0] == 'n' || symbol[0] == 'p' || symbol[0] == 'd' ||
-         (symbol[0] == 'c' && symbol[1] == 'u' && symbol[2] == 'p') ||
-         (symbol[0] == 'g' && symbol[1] == 'e' && symbol[2] == 't' && symbol[3] == 'e');
+  switch (symbol[0]) {
+    case 'n':
+      return std::strncmp(symbol, "nccl", 4) == 0;
+    case 'p':
+      return std::strncmp(symbol, "pnccl", 5) == 0;
+    case 'c':
+      return std::strncmp(symbol, "cupti", 5) == 0;
+    case 'd':
+      return std::strcmp(symbol, "dlsym") == 0;
+    case 'g':
+      return std::strcmp(symbol, "getenv") == 0;
+    default:
+      return false;
+  }
 }
 
 // GroupStart is patched last, so that a group whose start is seen is seen to its end.
@@ -135,6 +227,21 @@ void PatchNewObjects() noexcept {
   }
 }
 
+// What dlopen does not need as well is asked of the kernel only where everything may be asked.
+void PatchBeforeUse() noexcept {
+  const uint64_t adds = LoadedObjectsEver();
+  if (adds == scanned_adds.load(std::memory_order_relaxed) || InForkedChild()) return;
+  if (first_scan.load(std::memory_order_relaxed) || looked_adds.exchange(adds) == adds) return;
+  const ApplicationThread thread;
+  if (ThreadIsConfined()) return AskForScan();
+  // First, so that the objects are scanned once more: the loader may still be at work on one of them.
+  scans_left.store(kScansAfterChange, std::memory_order_relaxed);
+  const ScanResult result = ScanRelocations(kPolicy, scanned_adds.load(std::memory_order_relaxed));
+  scanned_adds.store(result.adds, std::memory_order_relaxed);
+  if (result.patched > 0) CountSelf(SelfCounter::kRelocationsPatched, result.patched);
+  if (result.postponed > 0) AskForScan();
+}
+
 void AskForScan() noexcept {
   if (!scan_asked.exchange(true, std::memory_order_relaxed)) WakeProbeThreadForALook();
 }
@@ -149,10 +256,12 @@ uint32_t LatePatches() noexcept { return late_patches.load(std::memory_order_rel
 void ResetPatchingForTest() noexcept {
   ClearProvidersForTest();
   scanned_adds.store(0);
+  looked_adds.store(0);
   scans_left.store(0);
   retries.store(0);
   postponed.store(false);
   scan_asked.store(false);
+  exports_redirected.store(false);
 }
 
 }  // namespace gpuprobe::injector::nccl

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -138,9 +141,8 @@ class Broker : public ::testing::Test {
   }
 
   void Receive(bool others_allowed) {
-    ReceiveGuests({.api = &api_,
-                   .bound = api_,
-                   .subscriber = Ours(),
+    WatchForGuests(&api_);
+    ReceiveGuests({.subscriber = Ours(),
                    .others_allowed = others_allowed,
                    .needs_kind =
                        [](void*, CUpti_ActivityKind kind) noexcept {
@@ -151,6 +153,7 @@ class Broker : public ::testing::Test {
                          return domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid == 307;
                        },
                    .graphs_made = []() noexcept { return graphs; },
+                   .take_buffers_back = [](void*) noexcept { played->calls.emplace_back("take back"); },
                    .self = nullptr});
   }
 
@@ -170,6 +173,10 @@ class Broker : public ::testing::Test {
     EXPECT_EQ(
         Guest("cuptiActivityRegisterCallbacks", api_.ActivityRegisterCallbacks)(GuestRequest, GuestComplete),
         CUPTI_SUCCESS);
+  }
+  void RegisterClock(CUpti_TimestampCallbackFunc clock) {
+    EXPECT_EQ(Guest("cuptiActivityRegisterTimestampCallback", api_.ActivityRegisterTimestampCallback)(clock),
+              CUPTI_SUCCESS);
   }
   void Flush() { EXPECT_EQ(Guest("cuptiActivityFlushAll", api_.ActivityFlushAll)(0), CUPTI_SUCCESS); }
   static uint64_t Now() {
@@ -332,7 +339,11 @@ TEST_F(Broker, AGuestsFinalizeEndsTheGuest) {
   Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   Feed(Kernels(1, 1));
   EXPECT_EQ(Guest("cuptiFinalize", api_.Finalize)(), CUPTI_SUCCESS);
-  EXPECT_EQ(received, (std::vector<uint32_t>{1}));
+  Feed(Kernels(2, 1));
+  Flush();
+  GiveGuestABuffer();
+  EXPECT_TRUE(received.empty()) << "a tool flushes first, and may be gone now";
+  EXPECT_EQ(requested_buffers, 1);
   EXPECT_FALSE(GuestIsActive());
   EXPECT_TRUE(played_.calls.empty()) << "CUPTI is still ours";
   EXPECT_TRUE(played_.kinds.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
@@ -344,10 +355,131 @@ uint64_t Ticks() {
   return (static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec)) * 3;
 }
 
+std::atomic<int> readings{0};
+uint64_t CountedTicks() {
+  ++readings;
+  return Ticks();
+}
+
+TEST_F(Broker, AGuestsClockGoesOnWithoutItWhenItHasGone) {
+  for (const bool finalizes : {true, false}) {
+    RegisterClock(CountedTicks);
+    Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    const timespec pause{0, 20'000'000};
+    nanosleep(&pause, nullptr);
+    ReadGuestClock();
+    if (finalizes) {
+      EXPECT_EQ(Guest("cuptiFinalize", api_.Finalize)(), CUPTI_SUCCESS);
+    } else {
+      Disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    }
+    const int before = readings;
+    nanosleep(&pause, nullptr);
+    ReadGuestClock();
+    EXPECT_NEAR(static_cast<double>(played_.clock()), static_cast<double>(Ticks()), 500'000.0);
+    EXPECT_EQ(readings, before) << "its library may be unloaded";
+  }
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  const int before = readings;
+  played_.clock();
+  EXPECT_EQ(readings, before + 1) << "it is back";
+}
+
+TEST_F(Broker, NothingOfAGuestIsCalledInsideItsOwnCallsButTheFlush) {
+  Register();
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  Feed(Kernels(1, 2));
+  Register();
+  EXPECT_TRUE(received.empty());
+  Disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  EXPECT_TRUE(received.empty());
+  Flush();
+  EXPECT_EQ(received, (std::vector<uint32_t>{1, 2})) << "the functions that it registered again get them";
+}
+
+std::atomic<bool> in_callback{false};
+std::atomic<bool> may_leave{false};
+void CUPTIAPI SlowCallback(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {
+  in_callback = true;
+  while (!may_leave) std::this_thread::yield();
+  in_callback = false;
+}
+
+TEST_F(Broker, FinalizeReturnsWhenNoOtherThreadIsInsideTheGuest) {
+  in_callback = may_leave = false;
+  CUpti_SubscriberHandle handle = nullptr;
+  ASSERT_EQ(Guest("cuptiSubscribe", api_.Subscribe)(&handle, SlowCallback, nullptr), CUPTI_SUCCESS);
+  Guest("cuptiEnableCallback", api_.EnableCallback)(1, handle, CUPTI_CB_DOMAIN_DRIVER_API, 307);
+  std::thread other([] { ForwardToGuest(CUPTI_CB_DOMAIN_DRIVER_API, 307, nullptr); });
+  while (!in_callback) std::this_thread::yield();
+  std::thread lets_go([] {
+    const timespec pause{0, 10'000'000};
+    nanosleep(&pause, nullptr);
+    may_leave = true;
+  });
+  EXPECT_EQ(Guest("cuptiFinalize", api_.Finalize)(), CUPTI_SUCCESS);
+  EXPECT_FALSE(in_callback);
+  other.join();
+  lets_go.join();
+}
+
+// A callback that finalizes CUPTI, as NVIDIA advises, and one that waits for a lock that the tool holds.
+TEST_F(Broker, FinalizeDoesNotWaitForItselfNorForEver) {
+  static CUptiResult (*finalize)() = nullptr;
+  finalize = Guest("cuptiFinalize", api_.Finalize);
+  static CUptiResult result = CUPTI_ERROR_UNKNOWN;
+  CUpti_SubscriberHandle handle = nullptr;
+  const auto subscribe = Guest("cuptiSubscribe", api_.Subscribe);
+  const auto enable = Guest("cuptiEnableCallback", api_.EnableCallback);
+  ASSERT_EQ(
+      subscribe(
+          &handle, [](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) { result = finalize(); },
+          nullptr),
+      CUPTI_SUCCESS);
+  enable(1, handle, CUPTI_CB_DOMAIN_DRIVER_API, 307);
+  ForwardToGuest(CUPTI_CB_DOMAIN_DRIVER_API, 307, nullptr);
+  EXPECT_EQ(result, CUPTI_SUCCESS);
+
+  in_callback = may_leave = false;
+  ASSERT_EQ(subscribe(&handle, SlowCallback, nullptr), CUPTI_SUCCESS);
+  enable(1, handle, CUPTI_CB_DOMAIN_DRIVER_API, 307);
+  std::thread other([] { ForwardToGuest(CUPTI_CB_DOMAIN_DRIVER_API, 307, nullptr); });
+  while (!in_callback) std::this_thread::yield();
+  EXPECT_EQ(finalize(), CUPTI_SUCCESS);
+  EXPECT_TRUE(in_callback);
+  may_leave = true;
+  other.join();
+}
+
+TEST_F(Broker, CallsThatWereOnTheirWayToCuptiWhenWeSubscribedBecomeOurs) {
+  // The probe subscribes while the tool's call is inside CUPTI.
+  static std::function<void()> subscribes;
+  subscribes = [this] { Receive(/*others_allowed=*/false); };
+  api_.Subscribe = [](CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*) {
+    subscribes();
+    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  };
+  api_.ActivityRegisterCallbacks = [](CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc) {
+    subscribes();
+    return CUPTI_SUCCESS;
+  };
+  ForgetGuestsForTest();
+  WatchForGuests(&api_);
+  CUpti_SubscriberHandle handle = nullptr;
+  EXPECT_EQ(Guest("cuptiSubscribe", api_.Subscribe)(&handle, GuestCallback, &forwarded), CUPTI_SUCCESS);
+  ForgetGuestsForTest();
+  WatchForGuests(&api_);
+  Register();
+  EXPECT_EQ(played_.calls, (std::vector<std::string>{"take back"}));
+}
+
 TEST_F(Broker, TimesOfAGuestsClockAreConverted) {
-  ASSERT_EQ(Guest("cuptiActivityRegisterTimestampCallback", api_.ActivityRegisterTimestampCallback)(Ticks),
-            CUPTI_SUCCESS);
-  EXPECT_EQ(played_.clock, &Ticks);
+  RegisterClock(CountedTicks);
+  EXPECT_EQ(played_.clock, nullptr) << "it records nothing yet";
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  ASSERT_NE(played_.clock, nullptr);
+  EXPECT_NE(played_.clock, &CountedTicks) << "CUPTI keeps it for good";
+  EXPECT_NEAR(static_cast<double>(played_.clock()), static_cast<double>(Ticks()), 100'000.0);
   timespec pause{0, 20'000'000};
   nanosleep(&pause, nullptr);
   auto records = Kernels(1, 2);

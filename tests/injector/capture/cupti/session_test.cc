@@ -112,12 +112,16 @@ class SessionTest : public ::testing::Test {
     ClearApiHooksForTest();
     ResetLifecycleForTest();
   }
-  CuptiSession::StartResult Start(uint32_t buffers = 2) { return session_->Start(FakeApi(), buffers, 65536); }
+  CuptiSession::StartResult Start(uint32_t buffers = 2) { return Start(FakeApi(), buffers); }
+  CuptiSession::StartResult Start(const CuptiApi& api, uint32_t buffers = 2) {
+    session_->Bind(api);
+    return session_->Start(buffers, 65536);
+  }
   // With a driver that is up and a buffer that was asked for.
   void StartVersion(uint32_t version) {
     CuptiApi api = FakeApi();
     api.version = version;
-    ASSERT_EQ(session_->Start(api, 2, 65536), CuptiSession::StartResult::kCapturing);
+    ASSERT_EQ(Start(api), CuptiSession::StartResult::kCapturing);
     CUpti_ResourceData up{};
     fake_.callback(fake_.user_data, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CU_INIT_FINISHED, &up);
     size_t bytes = 0;
@@ -242,7 +246,7 @@ TEST_F(SessionTest, AnExhaustedPoolDeclinesAndCountsWhatWasDropped) {
 TEST_F(SessionTest, BeforeCupti129AnExhaustedPoolCountsWhatItCouldNotKeep) {
   CuptiApi api = FakeApi();
   api.version = 26;
-  ASSERT_EQ(session_->Start(api, 1, 65536), CuptiSession::StartResult::kCapturing);
+  ASSERT_EQ(Start(api, 1), CuptiSession::StartResult::kCapturing);
   size_t bytes = 0;
   Request(&bytes);
   uint8_t* discard = Request(&bytes);
@@ -423,7 +427,7 @@ TEST_F(SessionTest, NodesOfGraphsAndNewLibrariesReachTheHooks) {
     *id = reinterpret_cast<uint64_t>(node);
     return *id == 66 ? CUPTI_ERROR_INVALID_PARAMETER : CUPTI_SUCCESS;
   };
-  ASSERT_EQ(session_->Start(api, 2, 65536), CuptiSession::StartResult::kCapturing);
+  ASSERT_EQ(Start(api), CuptiSession::StartResult::kCapturing);
   const auto call = [this](CUpti_CallbackId cbid, CUpti_GraphData* graph) {
     EXPECT_TRUE(fake_.callbacks.contains({CUPTI_CB_DOMAIN_RESOURCE, cbid}));
     CUpti_ResourceData data = {};
@@ -473,7 +477,7 @@ TEST_F(SessionTest, ACuptiThatHasNoNumbersForNodesIsNotAskedForThem) {
                       }};
   CuptiApi api = FakeApi();
   api.GetGraphNodeId = nullptr;
-  ASSERT_EQ(session_->Start(api, 2, 65536), CuptiSession::StartResult::kCapturing);
+  ASSERT_EQ(Start(api), CuptiSession::StartResult::kCapturing);
   CurrentThread().graph_node_type = CU_GRAPH_NODE_TYPE_KERNEL;
   CUpti_GraphData graph = {};
   CUpti_ResourceData data = {};
