@@ -245,7 +245,8 @@ void FillDiffering(const model::JobModel& job, Conditions& c) {
 // Whether launches may be without a record because of these losses.
 bool MayBeDeviceRecords(int reason) {
   return reason != v1::LOSS_EVENT_RING_FULL && reason != v1::LOSS_THREAD_SLOTS_FULL &&
-         reason != v1::LOSS_COMMUNICATOR_UNKNOWN && reason != v1::LOSS_ALLOCATION_UNKNOWN;
+         reason != v1::LOSS_COMMUNICATOR_UNKNOWN && reason != v1::LOSS_ALLOCATION_UNKNOWN &&
+         reason != v1::LOSS_INTERRUPTED && reason != v1::LOSS_UNREADABLE;
 }
 
 // Launches whose records never came, for no reason that is counted already. Not known for a process that was

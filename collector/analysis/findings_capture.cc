@@ -46,7 +46,7 @@ void RecordsLost(const Report& report, std::vector<Finding>& out) {
   // An allocation or a release may be among them; what follows from each of the others is known.
   const bool memory = t.lost.contains("allocation_unknown") || t.lost.contains("definitions_full") ||
                       t.lost.contains("event_ring_full") || t.lost.contains("thread_slots_full") ||
-                      t.lost.contains("send_queue_full");
+                      t.lost.contains("send_queue_full") || t.lost.contains("interrupted");
   out.push_back(
       {.statement = absl::StrCat(
            Count(t.lost_total), t.lost_total == 1 ? " record was lost, " : " records were lost, ",

@@ -1,6 +1,11 @@
 #include "injector/core/guard.h"
 
+#include <cstddef>
 #include <ctime>
+
+#include "injector/base/losses.h"
+#include "injector/base/own_memory.h"
+#include "injector/core/program_memory.h"
 
 namespace gpuprobe::injector {
 
@@ -13,6 +18,33 @@ uint64_t MonotonicNs() noexcept {
 }
 
 }  // namespace
+
+// Only what is certain: entering a guard that is merely interrupted would write into a half-written event. A
+// dead one deeper in the stack than the thread has been since stays shut, and what is refused until then is
+// counted.
+bool Guard::IsDead(ThreadState& state, const void* open) noexcept {
+  if (open == &kNoEntry) return false;
+  // The stack that it was on, a fiber's, may be gone.
+  uintptr_t mark = 0;
+  const void* place = static_cast<const char*>(open) + offsetof(Guard, mark_);
+  const ReadResult read = open == this ? ReadResult::kGone : ReadMemory(place, &mark, sizeof(mark));
+  if (read == ReadResult::kUnsupported) return false;
+  if (read == ReadResult::kRead && mark == MarkAt(open) && !IsBelowOwnStackInUse(state, open)) return false;
+  state.sample_start_ns = 0;
+  CountLoss(wire::LossReason::kLossInterrupted);  // what it was about to record
+  return true;
+}
+
+void CountRefused(uint64_t records) noexcept {
+  if (CurrentLifecycle() != LifecycleState::kLive) return;
+  const ThreadState& state = CurrentThread();
+  const void* open = state.open_guard.load(std::memory_order_relaxed);
+  if (state.tid == 0) {
+    CountLoss(wire::LossReason::kLossThreadSlotsFull, records);
+  } else if (open != nullptr && open != &kNoEntry) {
+    CountLoss(wire::LossReason::kLossInterrupted, records);
+  }
+}
 
 void Guard::StartSample() noexcept { state_->sample_start_ns = MonotonicNs(); }
 

@@ -66,7 +66,7 @@ void BecomeOwnThread() noexcept {
   RunAtOrdinaryPriority();
   RunOnAnyProcessor();
   prctl(PR_SET_NAME, "gpuprobe", 0, 0, 0);
-  CurrentThread().guard_depth = 1;
+  CurrentThread().open_guard.store(&kNoEntry, std::memory_order_relaxed);
 }
 
 }  // namespace gpuprobe::injector

@@ -15,7 +15,7 @@ namespace {
 
 // 3 MB of zero pages, of which a thread touches one.
 constinit ThreadState pool[kMaxThreads];
-constinit ThreadState refused;  // guard_depth is set before it is handed out
+constinit ThreadState refused;  // has no tid, and no guard enters it
 constinit std::atomic<int> highest_used{0};
 
 pthread_key_t exit_key;
@@ -48,10 +48,13 @@ bool ExitKeyReady() noexcept {
 }
 
 void Reset(ThreadState& state) noexcept {
-  state.guard_depth = 0;
+  state.open_guard.store(nullptr, std::memory_order_relaxed);
   state.ring_refused = false;
   state.ring = nullptr;
   state.tid = static_cast<uint32_t>(syscall(SYS_gettid));
+  state.stack_looks = 0;
+  state.stack_from = 0;
+  state.stack_to = 0;
   state.range_depth = 0;
   state.nccl_call_depth = 0;
   state.works_for_application = false;
@@ -99,7 +102,7 @@ ThreadState& ClaimThreadState() noexcept {
     if (ExitKeyReady()) pthread_setspecific(exit_key, &state);
     return state;
   }
-  refused.guard_depth = 1;
+  refused.open_guard.store(&kNoEntry, std::memory_order_relaxed);
   return refused;
 }
 

@@ -40,12 +40,17 @@ class OwnersCount {
   std::atomic<int> value_{0};
 };
 
+inline constexpr char kNoEntry = 0;  // instead of a Guard: none ever lets the thread in
+
 struct ThreadState {
-  int guard_depth = 0;            // > 0: our own code runs on this thread
+  std::atomic<const void*> open_guard{nullptr};  // our own code runs on this thread: the Guard, or &kNoEntry
   bool ring_refused = false;      // no ring was free: LOSS_THREAD_SLOTS_FULL is counted for each event
   uint32_t rings_given_back = 0;  // when it was refused
   EventRing* ring = nullptr;      // claimed on the first event
   uint32_t tid = 0;
+  uint8_t stack_looks = 0;   // in vain (program_memory.cc)
+  uintptr_t stack_from = 0;  // the thread's stack, as far as it was in use and looked at
+  uintptr_t stack_to = 0;
 
   // Open push/pop ranges, innermost last. Beyond kMaxRangeDepth only the depth is kept, and the loss counted.
   int range_depth = 0;
@@ -126,10 +131,13 @@ inline ThreadState& CurrentThread() noexcept {
 int UsedThreads() noexcept;
 ThreadState& ThreadAt(int index) noexcept;
 
-// Innermost open push/pop range of this thread, 0 if none.
+// Innermost open push/pop range of this thread that has a record, 0 if none: ranges that were opened while
+// the probe was off, or found no room in the ring, have none.
 inline uint64_t InnermostRange(const ThreadState& state) noexcept {
-  if (state.range_depth <= 0) return 0;
-  return state.range_ids[(state.range_depth < kMaxRangeDepth ? state.range_depth : kMaxRangeDepth) - 1];
+  for (int i = state.range_depth < kMaxRangeDepth ? state.range_depth : kMaxRangeDepth; i > 0; --i) {
+    if (state.range_ids[i - 1] != 0) return state.range_ids[i - 1];
+  }
+  return 0;
 }
 
 // Innermost range of the process's main thread; other threads' launches outside any range belong to it.

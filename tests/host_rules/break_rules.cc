@@ -151,7 +151,7 @@ const Call kCalls[] = {
     CALL(signal, std::signal(SIGUSR1, SIG_IGN)),
     CALL(sigprocmask, sigset_t set; sigemptyset(&set); sigprocmask(SIG_BLOCK, &set, nullptr)),
     CALL(pthread_sigmask, BlockAndForget()),
-    CALL(sigaltstack, stack_t stack{}; sigaltstack(nullptr, &stack)),
+    CALL(sigaltstack, stack_t stack{}; stack.ss_flags = SS_DISABLE; sigaltstack(&stack, nullptr)),
     CALL(kill, kill(getpid(), 0)),
     CALL(raise, raise(SIGUSR1)),  // ignored by now
     CALL(malloc, Allocate([] { return std::malloc(100); })),

@@ -10,7 +10,7 @@ namespace {
 bool MayBeLaunches(v1::LossReason reason) {
   return reason != v1::LOSS_BUFFER_POOL_EMPTY && reason != v1::LOSS_CUPTI_DROPPED &&
          reason != v1::LOSS_INVALID_TIMESTAMP && reason != v1::LOSS_FOREIGN_BUFFER &&
-         reason != v1::LOSS_UNFINISHED_AT_FLUSH;
+         reason != v1::LOSS_UNFINISHED_AT_FLUSH && reason != v1::LOSS_UNREADABLE;
 }
 
 }  // namespace

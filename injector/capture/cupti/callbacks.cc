@@ -2,12 +2,15 @@
 
 #include <atomic>
 
+#include "injector/core/guard.h"
+
 namespace gpuprobe::injector {
 
 namespace {
 
 struct HookPlace {
   ApiHook hooks[2][kHooksPerSite];  // [CUPTI_API_ENTER, CUPTI_API_EXIT]
+  HookMakes makes[2];
 };
 
 constinit HookPlace driver_places[kMaxCallbackId] = {};
@@ -23,10 +26,11 @@ HookPlace* PlaceOf(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept 
 
 }  // namespace
 
-bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site,
-                ApiHook hook) noexcept {
+bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site, ApiHook hook,
+                HookMakes makes) noexcept {
   HookPlace* place = PlaceOf(domain, cbid);
   if (place != nullptr && (site == CUPTI_API_ENTER || site == CUPTI_API_EXIT)) {
+    if (makes != HookMakes::kNothing) place->makes[site] = makes;
     for (ApiHook& slot : place->hooks[site]) {
       if (slot == hook) return true;
       if (slot != nullptr) continue;
@@ -54,6 +58,13 @@ void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_Callbac
     if (hook == nullptr) return;
     hook(thread, data, cbid);
   }
+}
+
+void CountRefusedApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                     const CUpti_CallbackData& data) noexcept {
+  const HookPlace* place = PlaceOf(domain, cbid);
+  const int site = data.callbackSite == CUPTI_API_ENTER ? CUPTI_API_ENTER : CUPTI_API_EXIT;
+  if (place != nullptr && place->makes[site] == HookMakes::kARecord) CountRefused();
 }
 
 constinit GraphNodeHooks graph_node_hooks;

@@ -24,8 +24,9 @@ inline constexpr int kHooksPerSite = 2;
 // Adds a hook for one function and site. `domain` is the driver's or the runtime's API. False when the id is
 // out of range or the place is taken kHooksPerSite times. Hooks of one place run in the order in which they
 // were added.
-bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site,
-                ApiHook hook) noexcept;
+enum class HookMakes : uint8_t { kNothing, kARecord };
+bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site, ApiHook hook,
+                HookMakes makes = HookMakes::kNothing) noexcept;
 // How many were refused.
 uint32_t RefusedApiHooks() noexcept;
 
@@ -35,6 +36,10 @@ bool WantsApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
 // Runs the hooks of one callback. The caller holds the guard.
 void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                  const CUpti_CallbackData& data) noexcept;
+
+// The guard refused a callback: counts the record that the hooks would have made of it, if any.
+void CountRefusedApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                     const CUpti_CallbackData& data) noexcept;
 
 // A kernel node of a CUDA graph was made (original_id 0), or was copied from another node when its graph was
 // cloned or instantiated. On the application's thread, inside a guard; the rules of ApiHook hold.

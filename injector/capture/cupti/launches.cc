@@ -304,11 +304,11 @@ void AddLaunchHooks() noexcept {
   for (const Amount& amount : kCopyAmounts)
     amount_offsets[amount.cbid] = static_cast<uint8_t>(amount.offset + 1);
   for (const auto cbid : kLaunches) {
-    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnLaunch);
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnLaunch, HookMakes::kARecord);
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_EXIT, OnLaunched);
   }
   for (const auto cbid : kGraphLaunches)
-    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnGraphLaunch);
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnGraphLaunch, HookMakes::kARecord);
   AddExecutableGraphHooks();
   for (const auto cbid : kNoLaunches)
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnNoLaunch);

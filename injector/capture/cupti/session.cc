@@ -427,7 +427,7 @@ void CuptiSession::TakeCallback(void* self, CUpti_CallbackDomain domain, CUpti_C
   }
   if (domain != CUPTI_CB_DOMAIN_DRIVER_API && domain != CUPTI_CB_DOMAIN_RUNTIME_API) return;
   const Guard guard;
-  if (!guard) return;
+  if (!guard) return CountRefusedApi(domain, cbid, *static_cast<const CUpti_CallbackData*>(data));
   auto* session = static_cast<CuptiSession*>(self);
   if (!session->driver_up_.load(std::memory_order_relaxed)) [[unlikely]]
     session->DriverIsUp();

@@ -403,7 +403,8 @@ constexpr Hook kRuntimeHooks[] = {
 void Start() noexcept {
   for (const Hook& hook : kDriverHooks) {
     if (hook.changes_level) AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, hook.cbid, CUPTI_API_ENTER, BeginCall);
-    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, hook.cbid, CUPTI_API_EXIT, hook.hook);
+    const HookMakes makes = hook.changes_level ? HookMakes::kARecord : HookMakes::kNothing;
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, hook.cbid, CUPTI_API_EXIT, hook.hook, makes);
   }
   for (const Hook& hook : kRuntimeHooks) {
     AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, hook.cbid, CUPTI_API_EXIT, hook.hook);

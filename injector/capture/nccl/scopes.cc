@@ -309,9 +309,12 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   beyond_ = {};
   single_ = false;
   awaited_ = nullptr;
-  if (!Enter()) return;
+  if (!Enter()) {
+    if (thread_ == nullptr) CountRefused();
+    return;
+  }
   Guard guard;
-  if (!guard) return;
+  if (!guard) return CountRefused();
   if (EndedPastUs(*thread_)) ReportEndedGroup(*thread_);
   Communicator* known = KnownCommunicator(*thread_, comm, origin_.way);
   const bool blocks = known == nullptr || Blocks(*known);

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "injector/base/lifecycle.h"
+#include "injector/capture/nvtx/arguments.h"
 #include "injector/capture/nvtx/payload_abi.h"
 #include "injector/capture/nvtx/payloads.h"
 #include "injector/capture/nvtx/ranges.h"
@@ -17,16 +18,6 @@ namespace {
 constexpr uint16_t kOldestCompatible = 0x0103;
 constexpr uint16_t kNextMajor = 0x0200;
 
-// A range without a text of its own is called like the layout of its payload.
-RangeText Describe(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
-  RangeText what;
-  if (data == nullptr || count == 0) return what;
-  what.text = SchemaName(FindPayload(domain, data[0]).schema);
-  what.extended = data;
-  what.extended_count = count;
-  return what;
-}
-
 uint64_t SchemaRegister(nvtxDomainHandle_t domain, const void* attributes) noexcept {
   return RegisterSchema(domain, attributes);
 }
@@ -34,17 +25,17 @@ uint64_t EnumRegister(nvtxDomainHandle_t domain, const void* attributes) noexcep
   return RegisterEnum(domain, attributes);
 }
 void MarkPayload(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
-  Mark(domain, Describe(domain, data, count));
+  Mark(domain, PassedPayloads(domain, data, count));
 }
 int PushPayload(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
-  return Push(domain, Describe(domain, data, count));
+  return Push(domain, PassedPayloads(domain, data, count));
 }
 int PopPayload(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
   AddPayloads(domain, 0, data, count);
   return Pop(domain);
 }
 nvtxRangeId_t StartPayload(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
-  return Start(domain, Describe(domain, data, count));
+  return Start(domain, PassedPayloads(domain, data, count));
 }
 void EndPayload(nvtxDomainHandle_t domain, nvtxRangeId_t id, const abi::PayloadData* data,
                 size_t count) noexcept {

@@ -4,202 +4,82 @@
 #include <nvtx3/nvToolsExtCuda.h>
 #include <nvtx3/nvToolsExtCudaRt.h>
 
-#include <bit>
-#include <cstddef>
-#include <cstring>
-
+#include "injector/base/losses.h"
+#include "injector/base/own_memory.h"
+#include "injector/capture/nvtx/arguments.h"
 #include "injector/capture/nvtx/domains.h"
 #include "injector/capture/nvtx/names.h"
-#include "injector/capture/nvtx/payloads.h"
 #include "injector/capture/nvtx/ranges.h"
-#include "injector/core/events.h"
 
 namespace gpuprobe::injector::nvtx {
 
 namespace {
 
-// Cut, if it is, at a whole character of UTF-8: text that is none is cut where it is.
-std::string_view Text(const char* text) noexcept {
-  if (text == nullptr) return {};
-  const size_t length = strnlen(text, kMaxNameBytes);
-  size_t whole = length;
-  const auto continues = [text](size_t at) noexcept {
-    return (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80;
-  };
-  while (length == kMaxNameBytes && length - whole < 3 && continues(whole)) --whole;
-  return {text, continues(whole) ? length : whole};
-}
-
-// Wide text as UTF-8, cut at a whole character.
-class NarrowText {
- public:
-  explicit NarrowText(const wchar_t* text) noexcept {
-    for (; text != nullptr && *text != L'\0'; ++text) {
-      if (!Append(static_cast<uint32_t>(*text))) return;
-    }
-  }
-  std::string_view View() const noexcept { return {bytes_, size_}; }
-
- private:
-  bool Append(uint32_t code) noexcept {
-    const bool is_surrogate = code >= 0xd800 && code < 0xe000;
-    if (code > 0x10ffff || is_surrogate) code = 0xfffd;  // what is no character
-    const size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    if (size_ + length > sizeof(bytes_)) return false;
-    if (length == 1) {
-      bytes_[size_++] = static_cast<char>(code);
-      return true;
-    }
-    constexpr uint32_t kLead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    bytes_[size_++] = static_cast<char>(kLead[length] | (code >> (6 * (length - 1))));
-    for (size_t left = length - 1; left > 0; --left) {
-      bytes_[size_++] = static_cast<char>(0x80 | ((code >> (6 * (left - 1))) & 0x3f));
-    }
-    return true;
-  }
-
-  char bytes_[kMaxNameBytes];
-  size_t size_ = 0;
-};
-
-void ReadPayload(const nvtxEventAttributes_t& attributes, RangeText* what) noexcept {
-  using enum wire::PayloadKind;
-  switch (attributes.payloadType) {
-    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
-      what->payload_kind = kPayloadKindUint64;
-      what->payload = attributes.payload.ullValue;
-      return;
-    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
-      what->payload_kind = kPayloadKindUint64;
-      what->payload = attributes.payload.uiValue;
-      return;
-    case NVTX_PAYLOAD_TYPE_INT64:
-      what->payload_kind = kPayloadKindInt64;
-      what->payload = static_cast<uint64_t>(attributes.payload.llValue);
-      return;
-    case NVTX_PAYLOAD_TYPE_INT32:
-      what->payload_kind = kPayloadKindInt64;
-      what->payload = static_cast<uint64_t>(int64_t{attributes.payload.iValue});
-      return;
-    case NVTX_PAYLOAD_TYPE_DOUBLE:
-      what->payload_kind = kPayloadKindDouble;
-      what->payload = std::bit_cast<uint64_t>(attributes.payload.dValue);
-      return;
-    case NVTX_PAYLOAD_TYPE_FLOAT:
-      what->payload_kind = kPayloadKindDouble;
-      what->payload = std::bit_cast<uint64_t>(double{attributes.payload.fValue});
-      return;
-    default:
-      break;
-  }
-  if (static_cast<int32_t>(attributes.payloadType) != abi::kPayloadTypeExtended || attributes.reserved0 <= 0)
-    return;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): NVTX passes the address as a number
-  what->extended = reinterpret_cast<const abi::PayloadData*>(attributes.payload.ullValue);
-  what->extended_count = static_cast<size_t>(attributes.reserved0);
-}
-
-// Calls use(RangeText) with what the attributes say; programs of other NVTX versions have the same fields at
-// the same places.
-template <typename Use>
-auto WithAttributes(const nvtxEventAttributes_t* attributes, Use use) noexcept {
-  RangeText what;
-  if (attributes == nullptr || attributes->size < offsetof(nvtxEventAttributes_t, message)) return use(what);
-  what.category = attributes->category;
-  if (attributes->colorType == NVTX_COLOR_ARGB) what.color = attributes->color;
-  ReadPayload(*attributes, &what);
-  switch (attributes->messageType) {
-    case NVTX_MESSAGE_TYPE_ASCII:
-      what.text = Text(attributes->message.ascii);
-      return use(what);
-    case NVTX_MESSAGE_TYPE_REGISTERED:
-      what.text = RegisteredText(attributes->message.registered);
-      return use(what);
-    case NVTX_MESSAGE_TYPE_UNICODE: {
-      const NarrowText narrow(attributes->message.unicode);
-      what.text = narrow.View();
-      return use(what);
-    }
-    default:
-      return use(what);
-  }
-}
-
-void MarkEx(const nvtxEventAttributes_t* attributes) noexcept {
-  WithAttributes(attributes, [](const RangeText& what) noexcept { Mark(nullptr, what); });
-}
-void MarkA(const char* message) noexcept { Mark(nullptr, {Text(message)}); }
-void MarkW(const wchar_t* message) noexcept { Mark(nullptr, {NarrowText(message).View()}); }
+void MarkEx(const nvtxEventAttributes_t* attributes) noexcept { Mark(nullptr, PassedAttributes(attributes)); }
+void MarkA(const char* message) noexcept { Mark(nullptr, PassedText(message)); }
+void MarkW(const wchar_t* message) noexcept { Mark(nullptr, PassedText(message)); }
 
 nvtxRangeId_t RangeStartEx(const nvtxEventAttributes_t* attributes) noexcept {
-  return WithAttributes(attributes, [](const RangeText& what) noexcept { return Start(nullptr, what); });
+  return Start(nullptr, PassedAttributes(attributes));
 }
-nvtxRangeId_t RangeStartA(const char* message) noexcept { return Start(nullptr, {Text(message)}); }
-nvtxRangeId_t RangeStartW(const wchar_t* message) noexcept {
-  return Start(nullptr, {NarrowText(message).View()});
-}
+nvtxRangeId_t RangeStartA(const char* message) noexcept { return Start(nullptr, PassedText(message)); }
+nvtxRangeId_t RangeStartW(const wchar_t* message) noexcept { return Start(nullptr, PassedText(message)); }
 void RangeEnd(nvtxRangeId_t id) noexcept { End(id); }
 
 int RangePushEx(const nvtxEventAttributes_t* attributes) noexcept {
-  return WithAttributes(attributes, [](const RangeText& what) noexcept { return Push(nullptr, what); });
+  return Push(nullptr, PassedAttributes(attributes));
 }
-int RangePushA(const char* message) noexcept { return Push(nullptr, {Text(message)}); }
-int RangePushW(const wchar_t* message) noexcept { return Push(nullptr, {NarrowText(message).View()}); }
+int RangePushA(const char* message) noexcept { return Push(nullptr, PassedText(message)); }
+int RangePushW(const wchar_t* message) noexcept { return Push(nullptr, PassedText(message)); }
 int RangePop() noexcept { return Pop(nullptr); }
 
 void DomainMarkEx(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) noexcept {
-  WithAttributes(attributes, [domain](const RangeText& what) noexcept { Mark(domain, what); });
+  Mark(domain, PassedAttributes(attributes));
 }
 nvtxRangeId_t DomainRangeStartEx(nvtxDomainHandle_t domain,
                                  const nvtxEventAttributes_t* attributes) noexcept {
-  return WithAttributes(attributes, [domain](const RangeText& what) noexcept { return Start(domain, what); });
+  return Start(domain, PassedAttributes(attributes));
 }
 void DomainRangeEnd(nvtxDomainHandle_t, nvtxRangeId_t id) noexcept { End(id); }
 int DomainRangePushEx(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) noexcept {
-  return WithAttributes(attributes, [domain](const RangeText& what) noexcept { return Push(domain, what); });
+  return Push(domain, PassedAttributes(attributes));
 }
 int DomainRangePop(nvtxDomainHandle_t domain) noexcept { return Pop(domain); }
 
-nvtxStringHandle_t DomainRegisterStringA(nvtxDomainHandle_t, const char* text) noexcept {
-  return static_cast<nvtxStringHandle_t>(RegisterString(Text(text)));
+// A string that cannot be read stands for itself, under its stand-in's name.
+template <typename Character>
+nvtxStringHandle_t DomainRegisterString(nvtxDomainHandle_t, const Character* text) noexcept {
+  const DefinitionText string(text);
+  return static_cast<nvtxStringHandle_t>(RegisterString(string.readable() ? string.view() : kUnreadable));
 }
-nvtxStringHandle_t DomainRegisterStringW(nvtxDomainHandle_t, const wchar_t* text) noexcept {
-  return static_cast<nvtxStringHandle_t>(RegisterString(NarrowText(text).View()));
-}
-nvtxDomainHandle_t DomainCreateA(const char* name) noexcept {
-  return static_cast<nvtxDomainHandle_t>(CreateDomain(Text(name)));
-}
-nvtxDomainHandle_t DomainCreateW(const wchar_t* name) noexcept {
-  return static_cast<nvtxDomainHandle_t>(CreateDomain(NarrowText(name).View()));
+template <typename Character>
+nvtxDomainHandle_t DomainCreate(const Character* name) noexcept {
+  const DefinitionText string(name);
+  return static_cast<nvtxDomainHandle_t>(CreateDomain(string.readable() ? string.view() : kUnreadable));
 }
 void DomainDestroy(nvtxDomainHandle_t domain) noexcept { DestroyDomain(domain); }
 
-void NameOsThreadA(uint32_t tid, const char* name) noexcept { NameThread(tid, Text(name)); }
-void NameOsThreadW(uint32_t tid, const wchar_t* name) noexcept { NameThread(tid, NarrowText(name).View()); }
-
-void NameCategoryA(uint32_t category, const char* name) noexcept {
-  NameCategory(nullptr, category, Text(name));
+template <typename Character>
+void NameOsThread(uint32_t tid, const Character* name) noexcept {
+  if (const DefinitionText text(name); text.readable()) NameThread(tid, text.view());
 }
-void NameCategoryW(uint32_t category, const wchar_t* name) noexcept {
-  NameCategory(nullptr, category, NarrowText(name).View());
+template <typename Character>
+void DomainNameCategory(nvtxDomainHandle_t domain, uint32_t category, const Character* name) noexcept {
+  if (const DefinitionText text(name); text.readable()) NameCategory(domain, category, text.view());
 }
-void DomainNameCategoryA(nvtxDomainHandle_t domain, uint32_t category, const char* name) noexcept {
-  NameCategory(domain, category, Text(name));
+template <typename Character>
+void NameCategoryOfNone(uint32_t category, const Character* name) noexcept {
+  DomainNameCategory<Character>(nullptr, category, name);
 }
-void DomainNameCategoryW(nvtxDomainHandle_t domain, uint32_t category, const wchar_t* name) noexcept {
-  NameCategory(domain, category, NarrowText(name).View());
-}
-
-void NameAnyDeviceA(int device, const char* name) noexcept {
-  NameDevice(static_cast<uint32_t>(device), Text(name));
-}
-void NameAnyDeviceW(int device, const wchar_t* name) noexcept {
-  NameDevice(static_cast<uint32_t>(device), NarrowText(name).View());
+template <typename Character>
+void NameAnyDevice(int device, const Character* name) noexcept {
+  if (const DefinitionText text(name); text.readable())
+    NameDevice(static_cast<uint32_t>(device), text.view());
 }
 // cudaStream_t and CUstream are the same.
-void NameAnyStreamA(const void* stream, const char* name) noexcept { NameStream(stream, Text(name)); }
-void NameAnyStreamW(const void* stream, const wchar_t* name) noexcept {
-  NameStream(stream, NarrowText(name).View());
+template <typename Character>
+void NameAnyStream(const void* stream, const Character* name) noexcept {
+  if (const DefinitionText text(name); text.readable()) NameStream(stream, text.view());
 }
 
 void NameResource(int32_t type, uint64_t identifier, std::string_view name) noexcept {
@@ -221,19 +101,31 @@ void NameResource(int32_t type, uint64_t identifier, std::string_view name) noex
 // The program only gives the handle back.
 constinit char resource_handle = 0;
 
+template <typename Character>
+void NameResourceAs(const nvtxResourceAttributes_t& attributes, const Character* name) noexcept {
+  if (const DefinitionText text(name); text.readable())
+    NameResource(attributes.identifierType, attributes.identifier.ullValue, text.view());
+}
+
 nvtxResourceHandle_t DomainResourceCreate(nvtxDomainHandle_t,
-                                          const nvtxResourceAttributes_t* attributes) noexcept {
-  if (attributes == nullptr || attributes->size < sizeof(nvtxResourceAttributes_t)) return nullptr;
-  const uint64_t identifier = attributes->identifier.ullValue;
-  switch (attributes->messageType) {
+                                          const nvtxResourceAttributes_t* passed) noexcept {
+  if (passed == nullptr) return nullptr;
+  nvtxResourceAttributes_t attributes;
+  if (ReadMemory(passed, &attributes, sizeof(attributes)) != ReadResult::kRead) {
+    CountLoss(wire::LossReason::kLossUnreadable);
+    return nullptr;
+  }
+  if (attributes.size < sizeof(nvtxResourceAttributes_t)) return nullptr;
+  switch (attributes.messageType) {
     case NVTX_MESSAGE_TYPE_ASCII:
-      NameResource(attributes->identifierType, identifier, Text(attributes->message.ascii));
+      NameResourceAs(attributes, attributes.message.ascii);
       break;
     case NVTX_MESSAGE_TYPE_UNICODE:
-      NameResource(attributes->identifierType, identifier, NarrowText(attributes->message.unicode).View());
+      NameResourceAs(attributes, attributes.message.unicode);
       break;
     case NVTX_MESSAGE_TYPE_REGISTERED:
-      NameResource(attributes->identifierType, identifier, RegisteredText(attributes->message.registered));
+      NameResource(attributes.identifierType, attributes.identifier.ullValue,
+                   RegisteredText(attributes.message.registered));
       break;
     default:
       break;
@@ -289,10 +181,10 @@ int PlaceHandlers(GetExportTable get_export_table) noexcept {
       {NVTX_CBID_CORE_RangePushA, Generic(RangePushA)},
       {NVTX_CBID_CORE_RangePushW, Generic(RangePushW)},
       {NVTX_CBID_CORE_RangePop, Generic(RangePop)},
-      {NVTX_CBID_CORE_NameOsThreadA, Generic(NameOsThreadA)},
-      {NVTX_CBID_CORE_NameCategoryA, Generic(NameCategoryA)},
-      {NVTX_CBID_CORE_NameCategoryW, Generic(NameCategoryW)},
-      {NVTX_CBID_CORE_NameOsThreadW, Generic(NameOsThreadW)},
+      {NVTX_CBID_CORE_NameOsThreadA, Generic(NameOsThread<char>)},
+      {NVTX_CBID_CORE_NameCategoryA, Generic(NameCategoryOfNone<char>)},
+      {NVTX_CBID_CORE_NameCategoryW, Generic(NameCategoryOfNone<wchar_t>)},
+      {NVTX_CBID_CORE_NameOsThreadW, Generic(NameOsThread<wchar_t>)},
   };
   const Placement core2[] = {
       {NVTX_CBID_CORE2_DomainMarkEx, Generic(DomainMarkEx)},
@@ -300,27 +192,27 @@ int PlaceHandlers(GetExportTable get_export_table) noexcept {
       {NVTX_CBID_CORE2_DomainRangeEnd, Generic(DomainRangeEnd)},
       {NVTX_CBID_CORE2_DomainRangePushEx, Generic(DomainRangePushEx)},
       {NVTX_CBID_CORE2_DomainRangePop, Generic(DomainRangePop)},
-      {NVTX_CBID_CORE2_DomainRegisterStringA, Generic(DomainRegisterStringA)},
-      {NVTX_CBID_CORE2_DomainRegisterStringW, Generic(DomainRegisterStringW)},
-      {NVTX_CBID_CORE2_DomainCreateA, Generic(DomainCreateA)},
-      {NVTX_CBID_CORE2_DomainCreateW, Generic(DomainCreateW)},
+      {NVTX_CBID_CORE2_DomainRegisterStringA, Generic(DomainRegisterString<char>)},
+      {NVTX_CBID_CORE2_DomainRegisterStringW, Generic(DomainRegisterString<wchar_t>)},
+      {NVTX_CBID_CORE2_DomainCreateA, Generic(DomainCreate<char>)},
+      {NVTX_CBID_CORE2_DomainCreateW, Generic(DomainCreate<wchar_t>)},
       {NVTX_CBID_CORE2_DomainDestroy, Generic(DomainDestroy)},
-      {NVTX_CBID_CORE2_DomainNameCategoryA, Generic(DomainNameCategoryA)},
-      {NVTX_CBID_CORE2_DomainNameCategoryW, Generic(DomainNameCategoryW)},
+      {NVTX_CBID_CORE2_DomainNameCategoryA, Generic(DomainNameCategory<char>)},
+      {NVTX_CBID_CORE2_DomainNameCategoryW, Generic(DomainNameCategory<wchar_t>)},
       {NVTX_CBID_CORE2_DomainResourceCreate, Generic(DomainResourceCreate)},
       {NVTX_CBID_CORE2_DomainResourceDestroy, Generic(DomainResourceDestroy)},
   };
   const Placement driver[] = {
-      {NVTX_CBID_CUDA_NameCuDeviceA, Generic(NameAnyDeviceA)},
-      {NVTX_CBID_CUDA_NameCuDeviceW, Generic(NameAnyDeviceW)},
-      {NVTX_CBID_CUDA_NameCuStreamA, Generic(NameAnyStreamA)},
-      {NVTX_CBID_CUDA_NameCuStreamW, Generic(NameAnyStreamW)},
+      {NVTX_CBID_CUDA_NameCuDeviceA, Generic(NameAnyDevice<char>)},
+      {NVTX_CBID_CUDA_NameCuDeviceW, Generic(NameAnyDevice<wchar_t>)},
+      {NVTX_CBID_CUDA_NameCuStreamA, Generic(NameAnyStream<char>)},
+      {NVTX_CBID_CUDA_NameCuStreamW, Generic(NameAnyStream<wchar_t>)},
   };
   const Placement runtime[] = {
-      {NVTX_CBID_CUDART_NameCudaDeviceA, Generic(NameAnyDeviceA)},
-      {NVTX_CBID_CUDART_NameCudaDeviceW, Generic(NameAnyDeviceW)},
-      {NVTX_CBID_CUDART_NameCudaStreamA, Generic(NameAnyStreamA)},
-      {NVTX_CBID_CUDART_NameCudaStreamW, Generic(NameAnyStreamW)},
+      {NVTX_CBID_CUDART_NameCudaDeviceA, Generic(NameAnyDevice<char>)},
+      {NVTX_CBID_CUDART_NameCudaDeviceW, Generic(NameAnyDevice<wchar_t>)},
+      {NVTX_CBID_CUDART_NameCudaStreamA, Generic(NameAnyStream<char>)},
+      {NVTX_CBID_CUDART_NameCudaStreamW, Generic(NameAnyStream<wchar_t>)},
   };
   Place(*callbacks, NVTX_CB_MODULE_CUDA, driver, std::size(driver));
   Place(*callbacks, NVTX_CB_MODULE_CUDART, runtime, std::size(runtime));

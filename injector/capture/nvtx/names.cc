@@ -78,6 +78,7 @@ void Keep(Named what, uint32_t number, uint64_t domain, std::string_view name) n
 
 void Name(Named what, uint32_t number, uint64_t domain, std::string_view name) noexcept {
   if (const Guard guard; guard) return EmitName(guard.thread(), Stamp(), what, number, domain, name);
+  CountRefused();
   if (MayGoLive()) Keep(what, number, domain, name);
 }
 

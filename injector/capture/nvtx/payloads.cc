@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 #include "injector/base/losses.h"
+#include "injector/base/own_memory.h"
 #include "injector/base/text.h"
 #include "injector/capture/nvtx/domains.h"
 #include "injector/capture/nvtx/payload_abi.h"
@@ -50,8 +52,20 @@ constinit std::atomic<uint32_t> schema_count{0};  // places that were given out
 constinit Field fields[kMaxFields] = {};
 constinit std::atomic<uint32_t> field_count{0};
 
-std::string_view Text(const char* text, size_t most) noexcept {
-  return text == nullptr ? std::string_view() : std::string_view(text, strnlen(text, most));
+// A name of the program's, cut, in `space`; none when it cannot be read.
+using NameSpace = char[kMaxFieldName];
+std::string_view ReadName(const char* name, NameSpace& space) noexcept {
+  const ptrdiff_t size = CopyText(name, space, sizeof(space));
+  if (size >= 0) return {space, static_cast<size_t>(size)};
+  CountLoss(wire::LossReason::kLossUnreadable);
+  return {};
+}
+
+template <typename T>
+bool ReadStruct(const void* from, T* to, size_t bytes = sizeof(T)) noexcept {
+  if (from != nullptr && ReadMemory(from, to, bytes) == ReadResult::kRead) return true;
+  if (from != nullptr) CountLoss(wire::LossReason::kLossUnreadable);
+  return false;
 }
 
 template <size_t kCapacity>
@@ -275,13 +289,14 @@ class Walker {
       at_ = AlignUp(at_, pack_ == 0 ? layout.align : std::min<size_t>(layout.align, pack_));
     }
     if (layout.align > align_) align_ = layout.align;
+    NameSpace name;
     if (known_ && plain && inner != nullptr && !inner->is_enum) {
-      out->Nest(at_, Text(entry.name, kMaxFieldName), *inner);
+      out->Nest(at_, ReadName(entry.name, name), *inner);
     } else if (known_ && plain && (layout.number != Number::kNone || inner != nullptr)) {
       const Layout number =
           inner == nullptr ? layout : Layout{static_cast<uint16_t>(inner->total_bytes), 1, Number::kUnsigned};
       if ((entry.flags & abi::kEntryHide) == 0 && number.size != 0)
-        out->Add(at_, number, {}, Text(entry.name, kMaxFieldName));
+        out->Add(at_, number, {}, ReadName(entry.name, name));
     }
     known_ = known_ && size != 0;
     whole_ = whole_ && known_;
@@ -309,8 +324,8 @@ bool Has(uint64_t mask, uint64_t field) noexcept { return (mask & field) != 0; }
 }  // namespace
 
 uint64_t RegisterSchema(const void* domain, const void* attributes) noexcept {
-  if (attributes == nullptr) return 0;
-  const auto& a = *static_cast<const abi::SchemaAttributes*>(attributes);
+  abi::SchemaAttributes a;
+  if (!ReadStruct(attributes, &a, offsetof(abi::SchemaAttributes, extension))) return 0;
   constexpr uint64_t kNeeded = abi::kSchemaHasEntries | abi::kSchemaHasNumEntries;
   constexpr size_t kMostEntries = 1024;
   if ((a.field_mask & kNeeded) != kNeeded || a.entries == nullptr || a.entry_count > kMostEntries) return 0;
@@ -322,7 +337,11 @@ uint64_t RegisterSchema(const void* domain, const void* attributes) noexcept {
   Walker walker(index, pack);
   // Only one of a union's members is valid, and we do not know which, so none is reported.
   const bool is_union = Has(a.field_mask, abi::kSchemaHasType) && a.type >= abi::kSchemaTypeUnion;
-  for (size_t i = 0; i < a.entry_count && !is_union; ++i) walker.Take(a.entries[i], i == 0, &collected);
+  for (size_t i = 0; i < a.entry_count && !is_union; ++i) {
+    abi::SchemaEntry entry;
+    if (!ReadStruct(a.entries + i, &entry)) return 0;
+    walker.Take(entry, i == 0, &collected);
+  }
   uint32_t place = 0;
   Schema* schema = ClaimSchema(&place);
   if (schema == nullptr || !collected.MoveTo(schema)) return 0;
@@ -333,13 +352,14 @@ uint64_t RegisterSchema(const void* domain, const void* attributes) noexcept {
   const bool sized = Has(a.field_mask, abi::kSchemaHasStaticSize) && a.static_size != 0;
   schema->total_bytes = sized ? a.static_size : is_union ? 0 : walker.total();
   const bool named = Has(a.field_mask, abi::kSchemaHasName);
-  schema->name_bytes = Copy(Text(named ? a.name : nullptr, kMaxFieldName), schema->name);
+  NameSpace name;
+  schema->name_bytes = Copy(ReadName(named ? a.name : nullptr, name), schema->name);
   return Publish(*schema, place);
 }
 
 uint64_t RegisterEnum(const void* domain, const void* attributes) noexcept {
-  if (attributes == nullptr) return 0;
-  const auto& a = *static_cast<const abi::EnumAttributes*>(attributes);
+  abi::EnumAttributes a;
+  if (!ReadStruct(attributes, &a, offsetof(abi::EnumAttributes, extension))) return 0;
   const uint16_t index = DomainIndex(domain);
   const uint64_t static_id = Has(a.field_mask, abi::kEnumHasSchemaId) ? a.schema_id : 0;
   if (const uint64_t known = KnownStatic(index, static_id); known != 0) return known;

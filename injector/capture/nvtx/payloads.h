@@ -6,8 +6,8 @@
 // A layout keeps only numbers at fixed offsets: integers, floating-point numbers, enumerations, and those of
 // nested layouts; not pointers' targets, arrays or texts. Thread: registering and reading on any, extracting
 // on the probe's own. Allocation: none; static tables. Failure: a field that finds no place, or lies beyond
-// kMaxPayloadBytes, is counted as LOSS_DEFINITIONS_FULL when it is registered; a payload of an unknown layout
-// is ignored.
+// kMaxPayloadBytes, is counted as LOSS_DEFINITIONS_FULL when it is registered, and what cannot be read as
+// LOSS_UNREADABLE; a payload of an unknown layout is ignored.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ uint64_t RegisterEnum(const void* domain, const void* attributes) noexcept;
 struct PayloadBytes {
   uint32_t schema = 0;  // for TakeField; 0: nothing that can be read
   uint32_t size = 0;
-  const void* bytes = nullptr;  // the program's, while the event's function runs
+  const void* bytes = nullptr;  // the program's, not read yet
 };
 PayloadBytes FindPayload(const void* domain, const abi::PayloadData& data) noexcept;
 // Name of a layout; empty when it has none.

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "injector/base/losses.h"
-#include "injector/base/text.h"
 #include "injector/capture/nvtx/domains.h"
 #include "injector/capture/nvtx/payloads.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
+#include "injector/core/program_memory.h"
 #include "injector/core/self_report.h"
 #include "injector/core/step_gate.h"
 
@@ -31,39 +31,38 @@ void PublishMainThread(const ThreadState& thread) noexcept {
   if (thread.tid == kProcessId) main_thread_range.store(InnermostRange(thread), std::memory_order_relaxed);
 }
 
-// Innermost range that has a record: ranges that were opened while the probe was off have none.
-uint64_t ParentOf(const ThreadState& thread) noexcept {
-  for (int i = std::min(thread.range_depth, kMaxRangeDepth) - 1; i >= 0; --i) {
-    if (thread.range_ids[i] != 0) return thread.range_ids[i];
-  }
-  return 0;
-}
-
-void EmitOpen(ThreadState& thread, void* domain, const RangeText& what, uint64_t id, uint64_t parent,
+// False: the range has no record.
+bool EmitOpen(ThreadState& thread, void* domain, const RangeText& what, uint64_t id, uint64_t parent,
               wire::RangeKind kind) noexcept {
-  const std::string_view text = Slice(what.text, 0, kMaxNameBytes);
   RangeOpenEvent event{};
   event.id = id;
   event.parent_id = parent;
   event.domain = reinterpret_cast<uint64_t>(domain);
   event.category = what.category;
   event.kind = static_cast<uint16_t>(kind);
-  event.name_bytes = static_cast<uint16_t>(text.size());
+  event.name_bytes = static_cast<uint16_t>(what.text.size());
   event.payload = what.payload;
   event.color = what.color;
   event.payload_kind = static_cast<uint32_t>(what.payload_kind);
   event.time_ns = Stamp();
-  Emit(thread, event, text);
+  return Emit(thread, event, what.text);
 }
 
 // As many bytes as the layout has, copied.
 void EmitPayloads(ThreadState& thread, void* domain, uint64_t id, const abi::PayloadData* data,
                   size_t count) noexcept {
   for (size_t i = 0; data != nullptr && i < std::min<size_t>(count, kMaxPayloads); ++i) {
-    const PayloadBytes payload = FindPayload(domain, data[i]);
+    abi::PayloadData passed;
+    char bytes[kMaxPayloadBytes];
+    if (!CopyFromProgram(thread, data + i, &passed, sizeof(passed)))
+      return CountLoss(wire::LossReason::kLossUnreadable);
+    const PayloadBytes payload = FindPayload(domain, passed);
     if (payload.size == 0) continue;
-    Emit(thread, RangePayloadEvent{Stamp(), id, payload.schema, 0},
-         {static_cast<const char*>(payload.bytes), payload.size});
+    if (!CopyFromProgram(thread, payload.bytes, bytes, payload.size)) {
+      CountLoss(wire::LossReason::kLossUnreadable);
+      continue;
+    }
+    Emit(thread, RangePayloadEvent{Stamp(), id, payload.schema, 0}, {bytes, payload.size});
   }
 }
 
@@ -95,25 +94,33 @@ bool TakeOff(ThreadState& thread, uint16_t domain, uint64_t* id) noexcept {
 
 }  // namespace
 
-int Push(void* domain, const RangeText& what) noexcept {
+int Push(void* domain, const Passed& passed) noexcept {
   ThreadState& thread = CurrentThread();
-  if (thread.tid == 0) return 0;  // shared by the threads beyond the limit
+  if (thread.tid == 0) {  // shared by the threads beyond the limit
+    CountRefused();
+    return 0;
+  }
   const uint16_t index = DomainIndex(domain);
   const int level = LevelIn(thread, index);
   Guard guard;
-  if (thread.range_depth >= kMaxRangeDepth) {
-    ++thread.range_depth;
+  if (!guard) CountRefused();
+  const int place = thread.range_depth++;
+  // From here on, a signal handler's ranges lie above this one.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (place >= kMaxRangeDepth) {
     if (guard) CountLoss(wire::LossReason::kLossDefinitionsFull);
     return level;
   }
-  const uint64_t parent = ParentOf(thread);
-  const uint64_t id = guard ? NewId() : 0;
-  thread.range_ids[thread.range_depth] = id;
-  thread.range_domains[thread.range_depth] = index;
-  ++thread.range_depth;
+  thread.range_ids[place] = 0;
+  thread.range_domains[place] = index;
   if (!guard) return level;
-  if (step_gate.watches_ranges()) step_gate.Opened(thread.tid, id, Slice(what.text, 0, kMaxNameBytes));
-  EmitOpen(thread, domain, what, id, parent, wire::RangeKind::kRangeKindPushPop);
+  RangeText what;
+  passed.read(thread, passed, &what);
+  const uint64_t id = NewId();
+  if (step_gate.watches_ranges()) step_gate.Opened(thread.tid, id, what.text);
+  if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindPushPop))
+    return level;
+  thread.range_ids[place] = id;
   if (what.extended_count != 0) EmitPayloads(thread, domain, id, what.extended, what.extended_count);
   PublishMainThread(thread);
   return level;
@@ -136,15 +143,20 @@ int Pop(void* domain) noexcept {
   return level;
 }
 
-uint64_t Start(void* domain, const RangeText& what) noexcept {
+uint64_t Start(void* domain, const Passed& passed) noexcept {
   Guard guard;
-  if (!guard) return 0;
-  const uint64_t id = NewId();
-  if (step_gate.watches_ranges()) {
-    step_gate.Opened(guard.thread().tid, id, Slice(what.text, 0, kMaxNameBytes));
+  if (!guard) {
+    CountRefused();
+    return 0;
   }
-  EmitOpen(guard.thread(), domain, what, id, ParentOf(guard.thread()), wire::RangeKind::kRangeKindStartEnd);
-  if (what.extended_count != 0) EmitPayloads(guard.thread(), domain, id, what.extended, what.extended_count);
+  ThreadState& thread = guard.thread();
+  RangeText what;
+  passed.read(thread, passed, &what);
+  const uint64_t id = NewId();
+  if (step_gate.watches_ranges()) step_gate.Opened(thread.tid, id, what.text);
+  if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindStartEnd))
+    return 0;
+  if (what.extended_count != 0) EmitPayloads(thread, domain, id, what.extended, what.extended_count);
   return OpenRange(id);
 }
 
@@ -160,23 +172,24 @@ void End(uint64_t program_id) noexcept {
   Emit(guard.thread(), RangeCloseEvent{Stamp(), id});
 }
 
-void Mark(void* domain, const RangeText& what) noexcept {
+void Mark(void* domain, const Passed& passed) noexcept {
   Guard guard;
-  if (!guard) return;
-  const std::string_view text = Slice(what.text, 0, kMaxNameBytes);
+  if (!guard) return CountRefused();
+  ThreadState& thread = guard.thread();
+  RangeText what;
+  passed.read(thread, passed, &what);
   MarkEvent event{};
   event.id = NewId();
-  event.parent_id = ParentOf(guard.thread());
+  event.parent_id = InnermostRange(thread);
   event.domain = reinterpret_cast<uint64_t>(domain);
   event.category = what.category;
-  event.name_bytes = static_cast<uint16_t>(text.size());
+  event.name_bytes = static_cast<uint16_t>(what.text.size());
   event.payload = what.payload;
   event.color = what.color;
   event.payload_kind = static_cast<uint32_t>(what.payload_kind);
   event.time_ns = Stamp();
-  Emit(guard.thread(), event, text);
-  if (what.extended_count != 0)
-    EmitPayloads(guard.thread(), domain, event.id, what.extended, what.extended_count);
+  if (Emit(thread, event, what.text) && what.extended_count != 0)
+    EmitPayloads(thread, domain, event.id, what.extended, what.extended_count);
 }
 
 void AddPayloads(void* domain, uint64_t id, const abi::PayloadData* extended, size_t count) noexcept {

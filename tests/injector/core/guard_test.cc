@@ -2,16 +2,20 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <functional>
+#include <new>
 #include <thread>
 
 #include "injector/base/lifecycle.h"
+#include "injector/base/losses.h"
 
 namespace gpuprobe::injector {
 namespace {
@@ -90,6 +94,80 @@ TEST_F(GuardTest, AnInterruptionOfATimedEventCountsOnce) {
   EXPECT_EQ(after.budgeted_ns() - before.budgeted_ns(), kMaxJudgedNs * kHostCostSampling);
   EXPECT_EQ(after.estimated_ns() - before.estimated_ns(),
             after.budgeted_ns() - before.budgeted_ns() + after.interrupted_ns - before.interrupted_ns);
+}
+
+uint64_t Interrupted() { return LossCount(wire::LossReason::kLossInterrupted); }
+
+// A guard whose function was left by a jump, at this place on the stack.
+class LeftGuard {
+ public:
+  LeftGuard() { new (place_) Guard; }
+  const Guard& operator*() const { return *std::launder(reinterpret_cast<const Guard*>(place_)); }
+  void Overwrite() { std::memset(place_, 0x5a, sizeof(place_)); }
+  bool Reopen() { return static_cast<bool>(*new (place_) Guard); }
+  void Close() { std::launder(reinterpret_cast<Guard*>(place_))->~Guard(); }
+
+ private:
+  alignas(Guard) char place_[sizeof(Guard)];
+};
+
+TEST_F(GuardTest, WhatASignalHandlerMakesInsideIsCounted) {
+  GoLive();
+  const uint64_t before = Interrupted();
+  CountRefused();
+  EXPECT_EQ(Interrupted(), before) << "nothing refuses it";
+  const Guard outer;
+  const Guard handlers;
+  EXPECT_FALSE(handlers);
+  CountRefused(2);
+  EXPECT_EQ(Interrupted(), before + 2);
+}
+
+TEST_F(GuardTest, AGuardThatWasLeftByAJumpIsReopenedInItsPlace) {
+  GoLive();
+  const uint64_t before = Interrupted();
+  LeftGuard left;
+  ASSERT_TRUE(*left);
+  EXPECT_TRUE(left.Reopen());
+  left.Close();
+  EXPECT_EQ(Interrupted(), before + 1);
+  EXPECT_TRUE(Guard());
+}
+
+TEST_F(GuardTest, AGuardThatWasLeftByAJumpIsDeadWhenItsPlaceIsUsedOtherwise) {
+  GoLive();
+  const uint64_t before = Interrupted();
+  LeftGuard left;
+  EXPECT_FALSE(Guard()) << "it may be interrupted only";
+  left.Overwrite();
+  EXPECT_TRUE(Guard());
+  EXPECT_TRUE(Guard());
+  EXPECT_EQ(Interrupted(), before + 1);
+}
+
+[[gnu::noinline]] void LeaveAGuardBelow() {
+  LeftGuard left;
+  ASSERT_TRUE(*left);
+}
+
+TEST_F(GuardTest, AGuardThatWasLeftByAJumpIsDeadBelowTheFramesInUse) {
+  GoLive();
+  std::thread([] {
+    LeaveAGuardBelow();
+    EXPECT_TRUE(Guard());
+  }).join();
+  LeaveAGuardBelow();
+  EXPECT_TRUE(Guard());
+}
+
+TEST_F(GuardTest, AGuardOnAStackThatIsGoneIsDead) {
+  GoLive();
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* stack = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  new (stack) Guard;
+  EXPECT_FALSE(Guard());
+  munmap(stack, page);
+  EXPECT_TRUE(Guard());
 }
 
 // Whatever way the child is made, fork handlers or not.

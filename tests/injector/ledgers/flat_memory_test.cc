@@ -146,7 +146,7 @@ TEST_F(FlatMemory, AMillionGraphReplays) {
   uint32_t correlation = 0;
   const auto round = [&] {
     for (int i = 0; i < 2000; ++i) {
-      const int level = nvtx::Push(nullptr, {.text = "decode"});
+      const int level = nvtx::Push(nullptr, nvtx::PassedText("decode"));
       Call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, launch, ++correlation);
       ASSERT_EQ(nvtx::Pop(nullptr), level);
     }
@@ -168,13 +168,18 @@ TEST_F(FlatMemory, NoEventAllocates) {
   void* pointer = reinterpret_cast<void*>(0x2000);
   CUmemGenericAllocationHandle handle = 0x99;
   void* domain = nvtx::CreateDomain("domain");
+  nvtxEventAttributes_t attributes{};
+  attributes.size = sizeof(attributes);
+  attributes.category = 3;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = "a range";
   uint32_t correlation = 0;
   const auto events = [&] {
-    nvtx::Push(domain, {.text = "a range", .category = 3});
-    nvtx::Mark(nullptr, {.text = "mark"});
+    nvtx::Push(domain, nvtx::PassedAttributes(&attributes));
+    nvtx::Mark(nullptr, nvtx::PassedText("mark"));
     nvtx::Pop(domain);
     nvtx::Pop(nullptr);  // nothing is open
-    nvtx::End(nvtx::Start(nullptr, {.text = "started"}));
+    nvtx::End(nvtx::Start(nullptr, nvtx::PassedText("started")));
     constexpr auto kDriver = CUPTI_CB_DOMAIN_DRIVER_API;
     Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, cuLaunchKernel_params{}, ++correlation, "kernel");
     Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, cuGraphLaunch_params{}, ++correlation);
@@ -270,7 +275,7 @@ TEST_F(FlatMemory, NoEventOfPoolsArraysGraphsWaitsNamesPayloadsAndTensorsAllocat
     nvtx::NameThread(0, "main");
     nvtx::NameCategory(domain, 3, "category");
     nvtx::NameDevice(0, "device");
-    nvtx::Push(domain, {.text = "with a payload", .extended = &payload, .extended_count = 1});
+    nvtx::Push(domain, nvtx::PassedPayloads(domain, &payload, 1));
     nvtx::Pop(domain);
     tensor(&node, 4096, 4096, 8192, 1);
     tensor(&node, -4096, 0, 8192, 1);

@@ -2,6 +2,8 @@
 #include <benchmark/benchmark.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <string>
+
 #include "injector/base/lifecycle.h"
 #include "injector/capture/nvtx/handlers.h"
 #include "injector/core/event_ring.h"
@@ -43,6 +45,44 @@ void NvtxPushPop(benchmark::State& state) {
   ResetLifecycleForTest();
 }
 BENCHMARK(NvtxPushPop)->ArgName("live")->Arg(1)->Arg(0);
+
+// A text on the heap may not be there any more: the kernel copies it.
+void NvtxPushPopFromTheHeap(benchmark::State& state) {
+  MapRings();
+  host_clock.Start();
+  ResetLifecycleForTest();
+  Transition(LifecycleState::kOff, LifecycleState::kStarting);
+  Transition(LifecycleState::kStarting, LifecycleState::kLive);
+  const std::string name = "aten::addmm, seq = 123456";
+  for (auto _ : state) {
+    nvtxRangePushA(name.c_str());
+    nvtxRangePop();
+    DiscardEvents();
+  }
+  ResetLifecycleForTest();
+}
+BENCHMARK(NvtxPushPopFromTheHeap);
+
+// As NVTX's own C++ classes do it.
+void NvtxPushPopWithAttributesOnTheStack(benchmark::State& state) {
+  MapRings();
+  host_clock.Start();
+  ResetLifecycleForTest();
+  Transition(LifecycleState::kOff, LifecycleState::kStarting);
+  Transition(LifecycleState::kStarting, LifecycleState::kLive);
+  for (auto _ : state) {
+    nvtxEventAttributes_t attributes{};
+    attributes.version = NVTX_VERSION;
+    attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    attributes.message.ascii = "forward";
+    nvtxRangePushEx(&attributes);
+    nvtxRangePop();
+    DiscardEvents();
+  }
+  ResetLifecycleForTest();
+}
+BENCHMARK(NvtxPushPopWithAttributesOnTheStack);
 
 }  // namespace
 }  // namespace gpuprobe::injector
