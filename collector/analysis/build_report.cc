@@ -13,6 +13,7 @@
 #include "collector/analysis/communication_report.h"
 #include "collector/analysis/communicator_report.h"
 #include "collector/analysis/compute_report.h"
+#include "collector/analysis/duplicate_ranks.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/hang_verdicts.h"
 #include "collector/analysis/hangs.h"
@@ -73,12 +74,12 @@ void FillCopies(const model::ProcessModel& process, RankReport& r) {
   }
 }
 
-RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) {
+RankReport RankOf(const model::ProcessModel& process, const ProcessLabels& labels, const ReportInput& input) {
   const v1::Identity& id = process.identity();
   const auto& totals = process.totals();
   RankReport r;
   if (HasRank(id)) r.rank = id.rank();
-  r.label = HasRank(id) ? absl::StrCat(id.rank()) : absl::StrCat("pid ", id.pid());
+  r.label = labels.Of(process);
   r.host = id.host();
   r.pid = id.pid();
   r.start_ns = FirstNs(process);
@@ -199,22 +200,65 @@ void Differ(const std::string& what, const std::map<std::string, int>& seen, Con
   c.differing.push_back(absl::StrCat(what, " ", absl::StrJoin(parts, ", ")));
 }
 
-void FillSharedDevices(const model::JobModel& job, Conditions& c) {
-  std::map<std::pair<std::string, std::string>, SharedDevice> users;  // by host and uuid
+// A process that ran kernels on a device, and from when to when.
+struct DeviceUser {
+  const model::ProcessModel* process = nullptr;
+  uint32_t ordinal = 0;
+  uint64_t first_ns = 0;
+  uint64_t last_ns = 0;
+};
+
+// Those whose kernels ran while another's did: one that began after all others had ended took turns with
+// nobody.
+std::vector<DeviceUser> UsersAtTheSameTime(std::vector<DeviceUser> users) {
+  std::vector<DeviceUser> found;
+  for (const DeviceUser& user : users) {
+    const bool shares = std::any_of(users.begin(), users.end(), [&user](const DeviceUser& other) {
+      return other.process != user.process && other.first_ns < user.last_ns && user.first_ns < other.last_ns;
+    });
+    if (shares) found.push_back(user);
+  }
+  const auto rank = [](const DeviceUser& user) {
+    const v1::Identity& id = user.process->identity();
+    return HasRank(id) ? id.rank() : INT32_MAX;
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&rank](const DeviceUser& a, const DeviceUser& b) { return rank(a) < rank(b); });
+  return found;
+}
+
+void FillSharedDevices(const model::JobModel& job, const ProcessLabels& labels, Conditions& c) {
+  std::map<std::pair<std::string, std::string>, std::vector<DeviceUser>> devices;  // by host and uuid
   for (const auto& process : job.processes()) {
-    const v1::Identity& id = process->identity();
-    if (!HasRank(id)) continue;
     for (const auto& [ordinal, device] : process->devices()) {
       if (device.kernels == 0 || device.info.uuid().empty()) continue;
-      SharedDevice& shared = users[{id.host(), device.info.uuid()}];
-      if (shared.ranks.empty())
-        shared = {.host = id.host(), .ordinal = static_cast<int>(ordinal), .ranks = {}};
-      const auto place = std::lower_bound(shared.ranks.begin(), shared.ranks.end(), id.rank());
-      if (place == shared.ranks.end() || *place != id.rank()) shared.ranks.insert(place, id.rank());
+      devices[{process->identity().host(), device.info.uuid()}].push_back({.process = process.get(),
+                                                                           .ordinal = ordinal,
+                                                                           .first_ns = device.first_kernel_ns,
+                                                                           .last_ns = device.last_kernel_ns});
     }
   }
-  for (auto& [key, shared] : users) {
-    if (shared.ranks.size() > 1) c.shared_devices.push_back(std::move(shared));
+  for (auto& [key, all] : devices) {
+    const std::vector<DeviceUser> users = UsersAtTheSameTime(std::move(all));
+    if (users.empty()) continue;
+    SharedDevice shared{
+        .host = key.first, .ordinal = static_cast<int>(users.front().ordinal), .ranks = {}, .processes = {}};
+    for (const DeviceUser& user : users) {
+      const v1::Identity& id = user.process->identity();
+      shared.processes.push_back(labels.Of(*user.process));
+      if (HasRank(id) && (shared.ranks.empty() || shared.ranks.back() != id.rank()))
+        shared.ranks.push_back(id.rank());
+    }
+    c.shared_devices.push_back(std::move(shared));
+  }
+}
+
+void FillDuplicateRanks(const model::JobModel& job, Conditions& c) {
+  for (const DuplicateRankProcesses& duplicate : DuplicateRanksOf(job)) {
+    DuplicateRank out{.rank = duplicate.rank, .pids = {}};
+    for (const model::ProcessModel* process : duplicate.processes)
+      out.pids.push_back(process->identity().pid());
+    c.duplicate_ranks.push_back(std::move(out));
   }
 }
 
@@ -305,6 +349,8 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     have_gpu_times.insert(process->has_gpu_times());
     durations_ns.push_back(DurationNs(*process));
     if (std::abs(totals.clock_step_ns) > std::abs(t.clock_step_ns)) t.clock_step_ns = totals.clock_step_ns;
+    if (std::abs(process->DeviceAheadNs()) > std::abs(t.device_clock_ahead_ns))
+      t.device_clock_ahead_ns = process->DeviceAheadNs();
     t.batches_missing += totals.batches_missing;
     t.device_records_unattributed += process->joins().unattributed;
     t.device_records_late += process->joins().late;
@@ -354,7 +400,9 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   Report report;
   FillConditions(job, input, report.conditions);
   FillDiffering(job, report.conditions);
-  FillSharedDevices(job, report.conditions);
+  const ProcessLabels labels(job);
+  FillSharedDevices(job, labels, report.conditions);
+  FillDuplicateRanks(job, report.conditions);
   FillTrust(job, input, report.trust);
   std::vector<const model::ProcessModel*> processes;
   for (const auto& process : job.processes()) {
@@ -362,7 +410,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
       processes.push_back(process.get());
       continue;
     }
-    report.ranks.push_back(RankOf(*process, input));
+    report.ranks.push_back(RankOf(*process, labels, input));
     report.ranks.back().step_means = StepMeansOf(*process);
     report.ranks.back().caused = CausedWaitOf(job, processes.size());
     if (std::optional<StepsReport>& steps = report.ranks.back().steps; steps.has_value()) {

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "collector/analysis/duplicate_ranks.h"
 #include "collector/analysis/median.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/root_of_squares.h"
@@ -130,17 +130,17 @@ ClockLines ClockLinesOf(const model::JobModel& job) {
 ClockReport ClockReportOf(const model::JobModel& job) {
   ClockReport report;
   const auto& processes = job.processes();
+  const ProcessLabels labels(job);
   Reachable reachable = ReachFromReference(job);
   std::vector<Reached>& reached = reachable.processes;
   std::stable_sort(reached.begin(), reached.end(), [&](const Reached& a, const Reached& b) {
     return RankOf(job, a.process) < RankOf(job, b.process);
   });
   for (const Reached& r : reached) {
-    const v1::Identity& id = processes[r.process]->identity();
     ClockOffset offset;
     if (RankOf(job, r.process) != INT32_MAX) offset.rank = RankOf(job, r.process);
-    offset.label = offset.rank.has_value() ? absl::StrCat(*offset.rank) : absl::StrCat("pid ", id.pid());
-    offset.host = id.host();
+    offset.label = labels.Of(*processes[r.process]);
+    offset.host = processes[r.process]->identity().host();
     offset.offset_ns = model::SignedWholeNumber(std::round(r.line.ahead_ns));
     if (r.drift_known) offset.drift_ppm = r.line.drift * 1e6;
     offset.residual_ns = r.line.residual_ns;

@@ -92,11 +92,13 @@ void OptionsMistaken(const Report& report, std::vector<Finding>& out);
 void RankCutOff(const Report& report, std::vector<Finding>& out);
 void RecordsLost(const Report& report, std::vector<Finding>& out);
 void RanksMissing(const Report& report, std::vector<Finding>& out);
+void DuplicateRanks(const Report& report, std::vector<Finding>& out);
 void CaptureIncomplete(const Report& report, std::vector<Finding>& out);
 void CostlyCapture(const Report& report, std::vector<Finding>& out);
 void GraphNodes(const Report& report, std::vector<Finding>& out);
 void NoStepRecorded(const Report& report, std::vector<Finding>& out);
 void ClockStepped(const Report& report, std::vector<Finding>& out);
+void DeviceClock(const Report& report, std::vector<Finding>& out);
 void DetailDropped(const Report& report, std::vector<Finding>& out);
 
 }  // namespace gpuprobe::analysis

@@ -6,6 +6,7 @@
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
+#include "collector/model/clock/device_clock.h"
 #include "collector/model/job/late_steps.h"
 
 namespace gpuprobe::analysis {
@@ -53,7 +54,10 @@ std::vector<FindingRule> JobRules() {
        absl::StrCat("no thread of a rank could run for ", Seconds(t::kStopNs),
                     " or more: it was stopped, held by a debugger, or its cgroup was frozen"),
        RankStopped},
-      {kSharedDevice, Severity::kWarning, "two or more ranks ran kernels on the same GPU", SharedDevices},
+      {kSharedDevice, Severity::kWarning,
+       "two or more processes ran kernels on the same GPU at the same time", SharedDevices},
+      {"duplicate-rank", Severity::kWarning,
+       "two or more processes that used a GPU were the same rank at the same time", DuplicateRanks},
   };
 }
 
@@ -235,6 +239,10 @@ std::vector<FindingRule> RunRules() {
        absl::StrFormat("the host's clock was stepped by %g ms or more",
                        static_cast<double>(t::kClockStepNs) / 1e6),
        ClockStepped},
+      {"device-clock", Severity::kInfo,
+       absl::StrFormat("CUPTI's clock differed from the program's by more than %g ms",
+                       static_cast<double>(model::DeviceClock::kAgreesWithinNs) / 1e6),
+       DeviceClock},
       {"detail-dropped", Severity::kInfo, "individual records were dropped to stay within --keep",
        DetailDropped},
   };

@@ -107,6 +107,33 @@ void RanksMissing(const Report& report, std::vector<Finding>& out) {
                               " Otherwise check that the library was loaded in the missing ranks.")});
 }
 
+void DuplicateRanks(const Report& report, std::vector<Finding>& out) {
+  const std::vector<DuplicateRank>& duplicates = report.conditions.duplicate_ranks;
+  if (duplicates.empty()) return;
+  constexpr size_t kNamed = 4;
+  std::vector<std::string> who;
+  for (const DuplicateRank& duplicate : duplicates) {
+    if (who.size() == kNamed) break;
+    std::vector<uint32_t> pids = duplicate.pids;
+    const size_t more = pids.size() - std::min(pids.size(), 2 * kNamed);
+    pids.resize(pids.size() - more);
+    who.push_back(absl::StrCat("rank ", duplicate.rank, ": pids ", absl::StrJoin(pids, ", "),
+                               more > 0 ? absl::StrCat(" and ", more, " more") : ""));
+  }
+  if (duplicates.size() > kNamed) who.push_back(absl::StrCat(duplicates.size() - kNamed, " more ranks"));
+  out.push_back(
+      {.statement = duplicates.size() == 1
+                        ? absl::StrCat("Rank ", duplicates.front().rank, " was recorded by ",
+                                       duplicates.front().pids.size(), " processes at the same time.")
+                        : absl::StrCat(duplicates.size(),
+                                       " ranks were recorded by several processes each at the same time."),
+       .evidence =
+           absl::StrCat(absl::StrJoin(who, "; "),
+                        ". Each process has a row of its own; comparisons between ranks may be wrong."),
+       .advice = "Check that each process gets its own RANK. Processes that a rank starts inherit its RANK; "
+                 "unset it for them."});
+}
+
 void NoStepRecorded(const Report& report, std::vector<Finding>& out) {
   const std::optional<StepsRecorded>& steps = report.conditions.steps_recorded;
   if (!steps.has_value() || steps->recorded > 0) return;
@@ -269,6 +296,21 @@ void ClockStepped(const Report& report, std::vector<Finding>& out) {
                  .evidence = "CLOCK_REALTIME moved against CLOCK_MONOTONIC between two batches.",
                  .advice = "Intervals that span that moment are off by that much; durations within a record "
                            "are not affected."});
+}
+
+void DeviceClock(const Report& report, std::vector<Finding>& out) {
+  const int64_t ahead_ns = report.trust.device_clock_ahead_ns;
+  if (ahead_ns == 0) return;
+  const std::string by = Duration(std::abs(static_cast<double>(ahead_ns)));
+  out.push_back(
+      {.statement = absl::StrCat("CUPTI's clock is ", by, ahead_ns > 0 ? " ahead of" : " behind",
+                                 " the program's; device times were corrected."),
+       .evidence =
+           "The first work on the device seemed to run before its launch or after its record arrived. "
+           "Delays between launch and start are relative to the shortest one; exported records keep "
+           "their own times.",
+       .advice = "Run without whatever changes the program's clock (libfaketime), or without the other tool "
+                 "that gave CUPTI a clock of its own."});
 }
 
 }  // namespace gpuprobe::analysis

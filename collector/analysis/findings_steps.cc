@@ -206,19 +206,38 @@ void WarmupDominated(const Report& report, std::vector<Finding>& out) {
        .advice = "Fine for a trial. In production, cache compiled kernels and autotuning results."});
 }
 
+namespace {
+
+// "ranks 0, 1 on GPU 0 of n1"; "rank 0 (pid 7), pid 8 on GPU 0 of n1" where ranks alone do not name the
+// processes.
+std::string UsersText(const SharedDevice& device) {
+  std::string users;
+  if (device.ranks.size() == device.processes.size()) {
+    users = absl::StrCat("ranks ", absl::StrJoin(device.ranks, ", "));
+  } else {
+    users = absl::StrJoin(device.processes, ", ", [](std::string* out, const std::string& label) {
+      absl::StrAppend(out, label.starts_with("pid ") ? "" : "rank ", label);
+    });
+  }
+  return absl::StrCat(users, " on GPU ", device.ordinal, " of ", device.host);
+}
+
+}  // namespace
+
 void SharedDevices(const Report& report, std::vector<Finding>& out) {
   const std::vector<SharedDevice>& shared = report.conditions.shared_devices;
   if (shared.empty()) return;
   std::vector<std::string> places;
+  bool ranks = true;
   for (const SharedDevice& device : shared) {
-    if (places.size() == kMostPlaces) break;
-    places.push_back(absl::StrCat("ranks ", absl::StrJoin(device.ranks, ", "), " on GPU ", device.ordinal,
-                                  " of ", device.host));
+    ranks = ranks && device.ranks.size() == device.processes.size();
+    if (places.size() < kMostPlaces) places.push_back(UsersText(device));
   }
   if (shared.size() > kMostPlaces) places.push_back(absl::StrCat(shared.size() - kMostPlaces, " more"));
+  const std::string who = ranks ? "Several ranks" : "Several processes";
   out.push_back(
-      {.statement = shared.size() == 1 ? "Several ranks share one GPU, so their kernels take turns."
-                                       : absl::StrCat("Several ranks share a GPU, on ", shared.size(),
+      {.statement = shared.size() == 1 ? absl::StrCat(who, " share one GPU, so their kernels take turns.")
+                                       : absl::StrCat(who, " share a GPU, on ", shared.size(),
                                                       " GPUs, so their kernels take turns."),
        .evidence =
            absl::StrCat(absl::StrJoin(places, "; "),

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/bystander.h"
+#include "collector/analysis/duplicate_ranks.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/process_state.h"
 #include "proto/nccl_operations.h"
@@ -66,12 +67,13 @@ void AddCopies(const model::ProcessTotals& totals, RankNumbers& rank) {
   }
 }
 
-RankNumbers RankOf(const model::JobModel& job, size_t index, uint64_t now_ns, JobNumbers& numbers) {
+RankNumbers RankOf(const model::JobModel& job, size_t index, const ProcessLabels& labels, uint64_t now_ns,
+                   JobNumbers& numbers) {
   const model::ProcessModel& process = *job.processes()[index];
   const model::ProcessTotals& totals = process.totals();
   const v1::Identity& id = process.identity();
   RankNumbers rank;
-  rank.rank = HasRank(id) ? absl::StrCat(id.rank()) : absl::StrCat("pid ", id.pid());
+  rank.rank = labels.Of(process);
   rank.host = id.host();
   rank.connected = process.end_state() == model::EndState::kConnected;
   const std::optional<Halt> halt = HaltOf(process, now_ns);
@@ -111,18 +113,20 @@ void AddSums(const model::ProcessModel& process, JobNumbers& numbers) {
 
 JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns) {
   JobNumbers numbers;
-  // A rank that was started again is the newer process: its sums start anew, as a scraper expects.
+  const ProcessLabels labels(job);
+  // A rank that was started again is the newer process: its sums start anew, as a scraper expects. Two
+  // processes that are the same rank at the same time are two.
   std::map<std::tuple<int, std::string, int>, size_t> order;
   for (size_t i = 0; i < job.processes().size(); ++i) {
     AddSums(*job.processes()[i], numbers);
     if (IsBystander(*job.processes()[i], job)) continue;
     const v1::Identity& id = job.processes()[i]->identity();
-    const bool ranked = HasRank(id);
-    order[{ranked ? id.rank() : INT_MAX, id.host(), ranked ? 0 : id.pid()}] = i;
+    const bool by_rank = HasRank(id) && !labels.IsDuplicate(*job.processes()[i]);
+    order[{HasRank(id) ? id.rank() : INT_MAX, id.host(), by_rank ? 0 : id.pid()}] = i;
   }
   std::optional<uint64_t> steps;
   for (const auto& [key, index] : order) {
-    RankNumbers each = RankOf(job, index, now_ns, numbers);
+    RankNumbers each = RankOf(job, index, labels, now_ns, numbers);
     if (each.steps > 0) steps = std::min(steps.value_or(UINT64_MAX), each.steps);
     if (numbers.ranks.size() < JobNumbers::kMostRanks) numbers.ranks.push_back(std::move(each));
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/bystander.h"
+#include "collector/analysis/duplicate_ranks.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/process_state.h"
 
@@ -83,7 +84,6 @@ LiveRank LiveWatch::LookAt(const model::JobModel& job, size_t index) {
   const v1::Identity& id = process.identity();
   LiveRank r;
   if (HasRank(id)) r.rank = id.rank();
-  r.label = r.rank.has_value() ? absl::StrCat(*r.rank) : absl::StrCat("pid ", id.pid());
   r.host = id.host();
   r.pid = static_cast<int>(id.pid());
   r.memory_bytes = MemoryOf(process);
@@ -128,12 +128,14 @@ LiveStatus LiveWatch::Look(const model::JobModel& job, uint64_t now_ns) {
   LiveStatus status;
   uint64_t last_ns = 0;
   before_.resize(job.processes().size());
+  const ProcessLabels labels(job);
   std::set<std::string> hosts;
   std::set<std::pair<std::string, std::string>> devices;
   for (size_t i = 0; i < job.processes().size(); ++i) {
     Describe(*job.processes()[i], status, hosts, devices);
     if (IsBystander(*job.processes()[i], job)) continue;
     status.ranks.push_back(LookAt(job, i));
+    status.ranks.back().label = labels.Of(*job.processes()[i]);
     status.ranks.back().trouble = TroubleOf(*job.processes()[i], now_ns);
     DescribeHost(*job.processes()[i], now_ns, status.ranks.back());
     const model::HostProgress& progress = job.processes()[i]->progress();

@@ -105,7 +105,7 @@ struct TracedRun {
   timeline::ProcessClock ClockOf(uint32_t index) {
     const auto line = lines.lines.find(index);
     return {line == lines.lines.end() ? analysis::ClockLine{} : line->second, lines.origin_ns,
-            forward[job.processes()[index].get()]};
+            forward[job.processes()[index].get()], job.processes()[index]->DeviceAheadNs()};
   }
 };
 

@@ -33,7 +33,8 @@ analysis::Conditions FullConditions() {
   c.hosts = c.differing = c.command_line = {kText};
   c.devices.resize(1);
   c.devices.front().memory_gbytes_per_s = 1;
-  c.shared_devices = {{.host = kText, .ordinal = 0, .ranks = {0}}};
+  c.shared_devices = {{.host = kText, .ordinal = 0, .ranks = {0}, .processes = {kText}}};
+  c.duplicate_ranks = {{.rank = 0, .pids = {1}}};
   c.world_size = 1;
   c.ranks_expected = 1;
   c.steps_recorded = analysis::StepsRecorded{.marker = kText, .start = 0, .stop = 1};

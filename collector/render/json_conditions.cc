@@ -67,13 +67,18 @@ Json ConditionsJson(const analysis::Conditions& c) {
   }
   Json shared_devices = Json::array();
   for (const analysis::SharedDevice& d : c.shared_devices)
-    shared_devices.push_back({{"host", d.host}, {"ordinal", d.ordinal}, {"ranks", d.ranks}});
+    shared_devices.push_back(
+        {{"host", d.host}, {"ordinal", d.ordinal}, {"ranks", d.ranks}, {"processes", d.processes}});
+  Json duplicate_ranks = Json::array();
+  for (const analysis::DuplicateRank& d : c.duplicate_ranks)
+    duplicate_ranks.push_back({{"rank", d.rank}, {"pids", d.pids}});
   return {{"job", c.job},
           {"hosts", c.hosts},
           {"step_marker", TextOrNull(c.step_marker)},
           {"devices", devices},
           {"differing", c.differing},
           {"shared_devices", shared_devices},
+          {"duplicate_ranks", duplicate_ranks},
           {"cuda_driver", TextOrNull(c.cuda_driver)},
           {"cuda_runtime", TextOrNull(c.cuda_runtime)},
           {"cupti", TextOrNull(c.cupti)},
@@ -120,6 +125,7 @@ Json TrustJson(const analysis::Trust& t) {
           {"cost", CostOf(t.cost)},
           {"host_time_error_ns", t.host_time_error_ns},
           {"clock_step_ns", t.clock_step_ns},
+          {"device_clock_ahead_ns", t.device_clock_ahead_ns},
           {"batches_missing", t.batches_missing},
           {"recorded_elsewhere", t.recorded_elsewhere},
           {"device_records_unattributed", t.device_records_unattributed},

@@ -38,8 +38,11 @@ class ForwardSteps {
 
 class ProcessClock {
  public:
-  ProcessClock(analysis::ClockLine line, uint64_t origin_ns, ForwardSteps forward)
-      : line_(line), origin_ns_(origin_ns), forward_(std::move(forward)) {}
+  // `device_ahead_ns`: by how much CUPTI's clock was ahead of the process's.
+  ProcessClock(analysis::ClockLine line, uint64_t origin_ns, ForwardSteps forward, int64_t device_ahead_ns)
+      : line_(line), origin_ns_(origin_ns), forward_(std::move(forward)) {
+    continuous_.SetDeviceAhead(device_ahead_ns);
+  }
 
   // Before the records of each batch. `device_until_ns`: latest end of any work on the device, on the line.
   void BeginBatch(const v1::Batch& batch, uint64_t device_until_ns);

@@ -17,7 +17,9 @@ INDEX = os.path.join(FOLDER, "README.md")
 # Screens that are not made anew, each with the reason.
 RECORDED_ONCE = {
     "allocation-failed": "the program must run on for ten seconds after the refusal",
+    "duplicate-rank": "ids of processes differ from run to run",
     "costly-capture": "the cost is measured, so its figures differ from run to run",
+    "device-clock": "needs a library that fakes the clock of the program alone",
     "detail-dropped": "takes two million records",
     "graph-nodes": "the cost is measured, so its figures differ from run to run",
     "hang-over": "times of day differ from run to run",

@@ -79,6 +79,7 @@ SUBJECTS = {
     "Programs built in special ways": ["built_otherwise"],
     "`gpuprobe run` and the terminal": ["run", "terminal"],
     "Wrong or missing settings, sockets and libraries": ["host_is_sacred", "versions"],
+    "Identities and clocks": ["odd_identities"],
     "Running out of memory and queues": ["memory", "recording"],
 }
 

@@ -27,11 +27,18 @@ struct StepsRecorded {
   uint64_t recorded = 0;  // of these steps
 };
 
-// Several ranks computed on it.
+// Several processes computed on it at the same time.
 struct SharedDevice {
   std::string host;
-  int ordinal = 0;         // as the first of them counts
-  std::vector<int> ranks;  // ascending
+  int ordinal = 0;                     // as the first of them counts
+  std::vector<int> ranks;              // ascending; without those of processes that have none
+  std::vector<std::string> processes;  // "0", "0 (pid 4711)", "pid 4712": as in the table of ranks
+};
+
+// Several processes said that they were this rank, at the same time.
+struct DuplicateRank {
+  int rank = 0;
+  std::vector<uint32_t> pids;
 };
 
 struct Conditions {
@@ -40,6 +47,7 @@ struct Conditions {
   std::vector<DeviceCondition> devices;
   std::vector<std::string> differing;  // what is not the same on all ranks, a clause each
   std::vector<SharedDevice> shared_devices;
+  std::vector<DuplicateRank> duplicate_ranks;
   std::string cuda_driver;  // "13.0"; empty: not known
   std::string cuda_runtime;
   std::string cupti;

@@ -118,6 +118,7 @@ void ContinuousClock::BeginBatch(const v1::Batch& batch, bool set_back) {
 }
 
 uint64_t ContinuousClock::Device(uint64_t stream, uint64_t correlation, uint64_t start_ns, uint64_t end_ns) {
+  if (sets_.empty()) return start_ns;
   const uint64_t before_ns = start_ns + shift_ns_ - by_ns_;
   // Nothing that was after it has such a time.
   if (before_ns + by_ns_ + Tolerance() < sets_.back().at_ns) return before_ns;

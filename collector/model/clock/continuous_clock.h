@@ -25,7 +25,10 @@ class ContinuousClock {
   static constexpr size_t kMax = 64;
   static constexpr size_t kMaxStreams = 1024;  // beyond, the number of a launch alone decides
 
-  bool moved() const { return shift_ns_ != 0; }
+  bool moved() const { return shift_ns_ != 0 || device_ahead_ns_ != 0; }
+  // CUPTI's clock is so much ahead of the program's (device_clock.h): its records are moved back by it.
+  void SetDeviceAhead(int64_t by_ns) { device_ahead_ns_ = by_ns; }
+  uint64_t FromDevice(uint64_t time_ns) const { return time_ns - static_cast<uint64_t>(device_ahead_ns_); }
   // The clock was set `by_ns` back before this batch was sealed, and after the one before, which was at
   // `sealed_ns`. `device_until_ns`: latest end of any work on the device. Both on the line.
   void SetBack(const v1::Batch& batch, uint64_t by_ns, uint64_t sealed_ns, uint64_t device_until_ns);
@@ -79,6 +82,7 @@ class ContinuousClock {
   uint64_t Tolerance() const;
 
   std::vector<Set> sets_;
+  int64_t device_ahead_ns_ = 0;
   uint64_t shift_ns_ = 0;  // in all
   // The last time that it was set:
   uint64_t by_ns_ = 0;
@@ -97,8 +101,9 @@ class ContinuousClock {
   template <typename Archive>
   void Visit(Archive& archive) {
     // Rebuilt: of the batch under way; there is none while a state is saved.
-    archive.Members(this, Rebuilt(set_in_batch_, host_), sets_, shift_ns_, by_ns_, last_launch_, last_range_,
-                    device_until_ns_, first_after_, streams_, launch_unknown_, sealed_ns_);
+    archive.Members(this, Rebuilt(set_in_batch_, host_), sets_, device_ahead_ns_, shift_ns_, by_ns_,
+                    last_launch_, last_range_, device_until_ns_, first_after_, streams_, launch_unknown_,
+                    sealed_ns_);
     archive.Require(!sets_.empty() || (shift_ns_ == 0 && by_ns_ == 0));
   }
 };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "collector/model/clock/continuous_clock.h"
 #include "collector/model/records.h"
@@ -25,6 +26,12 @@ void MapTimes(Record& r, const Map& map, wire::ColumnList<Specs...> /*specs*/) {
   (MapTime<Specs>(r, map), ...);
 }
 
+// Whether CUPTI's clock gave the record its times: what ran on the device, and what CUPTI measured on the
+// host. All others are stamped by the probe.
+template <typename Record>
+constexpr bool kIsFromCupti = wire::TableOf<Record>::kClock == v1::Table::DEVICE ||
+                              std::is_same_v<Record, SyncRecord> || std::is_same_v<Record, OverheadRecord>;
+
 template <typename Record>
 uint64_t ThreadOf(const Record& r) {
   if constexpr (requires { r.thread; }) return r.thread;
@@ -44,6 +51,8 @@ template <typename Record>
 void MoveToLine(ContinuousClock& line, uint32_t stream, Record& r) {
   using Table = wire::TableOf<Record>;
   constexpr v1::Table::Clock kClock = Table::kClock;
+  if constexpr (internal::kIsFromCupti<Record>)
+    MapTimes(r, [&line](uint64_t time_ns) { return line.FromDevice(time_ns); });
   if constexpr (Table::kInOrderOf != nullptr) {
     const uint64_t clock_ns = r.*Table::kInOrderOf;
     uint64_t line_ns = 0;

@@ -6,7 +6,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what a Visit saves.
-constexpr uint32_t kStateVersion = 34;
+constexpr uint32_t kStateVersion = 35;
 
 }  // namespace
 

@@ -1,5 +1,7 @@
 #include "collector/model/operations/device_work.h"
 
+#include <algorithm>
+
 #include "collector/model/steps/work_roles.h"
 
 namespace gpuprobe::model {
@@ -69,6 +71,8 @@ Operation DeviceWork::On(const KernelRecord& r) {
   }
   site.kernel->time_ns.Add(duration_ns);
   ++site.device->kernels;
+  site.device->first_kernel_ns = std::min(site.device->first_kernel_ns, r.start_ns);
+  site.device->last_kernel_ns = std::max(site.device->last_kernel_ns, r.end_ns);
   return {.correlation = r.correlation,
           .graph_node = r.graph_node,
           .start_ns = r.start_ns,

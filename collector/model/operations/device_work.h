@@ -47,11 +47,13 @@ struct DeviceTotals {
   // Work launched in order overlaps little: few intervals are enough, for each of a thousand ranks.
   static constexpr size_t kBusyIntervals = 2048;
   uint64_t kernels = 0;
-  IntervalUnion busy{kBusyIntervals};  // kernels
+  uint64_t first_kernel_ns = UINT64_MAX;  // its start
+  uint64_t last_kernel_ns = 0;            // its end
+  IntervalUnion busy{kBusyIntervals};     // kernels
 
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, info, kernels, busy);
+    archive.Members(this, info, kernels, first_kernel_ns, last_kernel_ns, busy);
   }
 };
 

@@ -17,7 +17,10 @@ int64_t ProcessClock::StepOf(const v1::Batch& batch) const {
   return static_cast<int64_t>(offset - static_cast<uint64_t>(offset_ns_));
 }
 
-void ProcessClock::BeginBatch(const v1::Batch& batch, uint64_t last_device_end_ns) {
+void ProcessClock::BeginBatch(const v1::Batch& batch, const v1::ClockPair& start,
+                              uint64_t last_device_end_ns) {
+  device_.BeginBatch(batch, start);
+  line_.SetDeviceAhead(device_.ahead_ns());
   const int64_t step_ns = StepOf(batch);
   const bool set_back = step_ns <= -kClockStepNs && step_ns != INT64_MIN;
   if (set_back)

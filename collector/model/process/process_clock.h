@@ -11,6 +11,7 @@
 
 #include "collector/model/clock/clock_steps.h"
 #include "collector/model/clock/continuous_clock.h"
+#include "collector/model/clock/device_clock.h"
 #include "collector/model/process/process_totals.h"
 #include "collector/model/state/members.h"
 #include "gpuprobe/v1/wire.pb.h"
@@ -22,7 +23,8 @@ class ProcessClock {
   explicit ProcessClock(ProcessTotals& totals) : totals_(totals) {}
 
   // Before the batch's records. `last_device_end_ns`: the latest end on the device so far.
-  void BeginBatch(const v1::Batch& batch, uint64_t last_device_end_ns);
+  // `start`: both clocks when the process said hello.
+  void BeginBatch(const v1::Batch& batch, const v1::ClockPair& start, uint64_t last_device_end_ns);
   // Before the records of the device, whose durations are corrected.
   void BeginDeviceRecords(const v1::Batch& batch);
   // A clock step forward, to be handed to those who hold times.
@@ -44,6 +46,8 @@ class ProcessClock {
   uint64_t SetBackAt(uint64_t time_ns) const { return line_.BackAt(time_ns); }
   // By how much it had been stepped forward when the records of this batch, from 0, were taken.
   int64_t ShiftIn(uint64_t batch) const;
+  // By how much CUPTI's clock is ahead of the process's. The times of its records are corrected by it.
+  int64_t device_ahead_ns() const { return device_.ahead_ns(); }
 
  private:
   // By how much the clock was stepped before this batch was sealed, and since the one before.
@@ -54,12 +58,13 @@ class ProcessClock {
   bool known_ = false;
   ClockSteps steps_;
   ContinuousClock line_;
+  DeviceClock device_;
   std::vector<std::pair<uint64_t, int64_t>> shifts_;  // from which batch on, by how much in all
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, Rebuilt(totals_), offset_ns_, known_, steps_, line_, shifts_);
+    archive.Members(this, Rebuilt(totals_), offset_ns_, known_, steps_, line_, device_, shifts_);
   }
 };
 

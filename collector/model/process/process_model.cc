@@ -43,7 +43,7 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   delivery_.BeginBatch(batch);
   joiner_.BeginBatch(static_cast<uint32_t>(totals_.batches));
   if (absl::Status s = ApplyDefinitions(batch); !s.ok()) return s;
-  clock_.BeginBatch(batch, progress_.last_device_end_ns);
+  clock_.BeginBatch(batch, hello_.clock(), progress_.last_device_end_ns);
   if (absl::Status s = ApplyHostRecords(batch); !s.ok()) return s;
   clock_.BeginDeviceRecords(batch);
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;

@@ -111,6 +111,8 @@ class ProcessModel {
   uint64_t Realtime(uint64_t time_ns) const { return time_ns == 0 ? 0 : time_ns - SetBackAt(time_ns); }
   // By how much its clock had been stepped forward when the records of this batch, from 0, were taken.
   int64_t ClockShift(uint64_t batch) const { return clock_.ShiftIn(batch); }
+  // By how much CUPTI's clock is ahead of the process's own, which the model's times are by.
+  int64_t DeviceAheadNs() const { return clock_.device_ahead_ns(); }
   // The latest launches, and whether anything of them has ended.
   const CorrelationRing& launches() const { return joiner_.launches(); }
   const OperationJoiner::Totals& joins() const { return joiner_.totals(); }

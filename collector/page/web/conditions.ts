@@ -47,6 +47,7 @@ function trust(data: Data): Fact[] {
           ['damaged logs', t.damaged_logs.join('; ')],
           ['GPU records without a known launch', t.device_records_unattributed > 0 && `${count(t.device_records_unattributed)}: in totals, in no phase`],
           ['records that came late', t.device_records_late > 0 && count(t.device_records_late)], ['invalid times', t.invalid_times > 0 && count(t.invalid_times)],
+          ['CUPTI on another clock', t.device_clock_ahead_ns !== 0 && `${duration(Math.abs(t.device_clock_ahead_ns))} ${t.device_clock_ahead_ns > 0 ? 'ahead' : 'behind'}`],
           ['clock stepped', t.clock_step_ns !== 0 && duration(Math.abs(t.clock_step_ns))],
           ...t.cupti_defects.map((d: any): Fact => ['not recorded because of CUPTI', `${d.left_out} (${d.defect})`])];
 }

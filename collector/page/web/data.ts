@@ -174,15 +174,19 @@ export async function fetched(): Promise<Data | null> {
   return null;
 }
 
+interface DuplicateRank { rank: number; pids: number[] }
+
 function dataOf(report: Report, raw: RawPageData, version: string): Data {
   const rows = new Map<number, number>();
   const key = (row: number): string => `${report.ranks[row].host}/${report.ranks[row].pid}`;
   const rowsOfKeys = new Map(report.ranks.map((_, row) => [key(row), row]));
   report.ranks.forEach((rank, row) => { if (rank.rank !== null && !rows.has(rank.rank)) rows.set(rank.rank, row); });
+  const duplicates = new Map((report.conditions.duplicate_ranks as DuplicateRank[]).flatMap(({rank, pids}) => pids.map(pid => [pid, rank] as const)));
+  const processOf = (row: number): string => duplicates.get(report.ranks[row].pid) === report.ranks[row].rank ? ` (pid ${report.ranks[row].pid})` : '';
   return {
     version, report, names: raw.names, timelines: raw.timelines, memory: raw.memory, kernels: raw.kernels ?? report.top_kernels,
     grid: raw.steps === null ? null : new StepGrid(raw.steps),
-    rankName: row => report.ranks[row].rank === null ? `pid ${report.ranks[row].pid}` : `rank ${report.ranks[row].rank}`,
+    rankName: row => report.ranks[row].rank === null ? `pid ${report.ranks[row].pid}` : `rank ${report.ranks[row].rank}` + processOf(row),
     shortName: row => String(report.ranks[row].rank ?? report.ranks[row].pid),
     place: row => report.ranks[row].host + (report.ranks[row].device === null ? '' : `, GPU ${report.ranks[row].device}`),
     rowOfRank: rank => rows.get(rank) ?? -1, key, rowOfKey: wanted => rowsOfKeys.get(wanted) ?? -1,

@@ -16,8 +16,10 @@ using testing::kStart;
 using testing::MakeHello;
 
 // A rank of two: `kernels` of 1 ms, one copy, and a level of memory.
-void AddRank(model::JobModel& job, int rank, uint32_t pid, uint64_t kernels) {
-  model::ProcessModel& process = job.Join(MakeHello(rank, 2, pid));
+void AddRank(model::JobModel& job, int rank, uint32_t pid, uint64_t kernels, uint64_t joined_ns = kStart) {
+  v1::Hello hello = MakeHello(rank, 2, pid);
+  hello.mutable_clock()->set_realtime_ns(joined_ns);
+  model::ProcessModel& process = job.Join(hello);
   BatchBuilder batch;
   batch.String(1, "gemm").Site(1, 1);
   for (uint64_t i = 0; i < kernels; ++i) batch.Kernel(kStart + i * 2 * kMs, kStart + (i * 2 + 1) * kMs, 1);
@@ -53,7 +55,7 @@ TEST(JobNumbers, AreSumsAndLevelsByRank) {
 TEST(JobNumbers, ARankThatStartedAgainIsTheNewerProcess) {
   model::JobModel job;
   AddRank(job, 0, 10, 5);
-  AddRank(job, 0, 20, 2);
+  AddRank(job, 0, 20, 2, kStart + testing::kSecond);
   const JobNumbers numbers = NumbersOf(job, kStart);
   ASSERT_EQ(numbers.ranks.size(), 1U);
   EXPECT_EQ(numbers.ranks[0].kernels, 2U);
