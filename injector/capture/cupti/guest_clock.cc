@@ -25,9 +25,9 @@ constinit std::atomic<bool> due{false};         // CUPTI is to have it once the 
 
 // How the clock goes on while the guest's may not be called.
 struct Continuation {
-  uint64_t ticks;
-  uint64_t monotonic_ns;
-  double ticks_per_ns;
+  uint64_t ticks = 0;
+  uint64_t monotonic_ns = 0;
+  double ticks_per_ns = 1;
 };
 constinit Continuation continuations[16];  // a reader may be at an old one
 constinit std::atomic<uint32_t> continuation{0};
@@ -100,7 +100,7 @@ void TakeReading() noexcept {
 // The guest's clock is not asked for it: its thread may hold a lock that the clock takes.
 Continuation FromReadings() noexcept {
   const Lock lock(clock_mutex);
-  if (clock_readings.empty()) return {0, 0, 1};
+  if (clock_readings.empty()) return {};
   const TickClock::Reading& last = clock_readings.newest();
   const double ticks = static_cast<double>(static_cast<int64_t>(last.ticks - first_reading.ticks));
   const double ns = static_cast<double>(static_cast<int64_t>(last.monotonic_ns - first_reading.monotonic_ns));

@@ -1,4 +1,5 @@
-// The wrapper around dlsym: assembly, because it has to leave by a jump with the stack as it found it.
+// The wrappers around dlsym and dlopen: assembly, because they have to leave by a jump with the stack as they
+// found it.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -57,11 +58,18 @@ constexpr uintptr_t kNobodyHasIt = 1;  // known to the assembly below
 extern "C" {
 
 // Used by the assembly below only. NOLINTBEGIN(readability-identifier-naming)
+// This thread has called dlopen since its last dlsym. Only then are new objects looked for: it takes the lock
+// of the linker's list, as dlopen does, and dlsym does not.
+__attribute__((visibility("hidden"), used,
+               tls_model("initial-exec"))) constinit thread_local uint8_t gpuprobe_opened = 0;
 // The wrapper that the program gets for `name`, kNobodyHasIt, or null: then the real dlsym answers.
 __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* handle,
                                                                       const char* name) noexcept {
   using namespace gpuprobe::injector::nccl;
-  PatchBeforeUse();
+  if (gpuprobe_opened != 0) {
+    gpuprobe_opened = 0;
+    PatchBeforeUse();
+  }
   if (name[0] != 'c' && name[0] != 'n' && name[0] != 'p') return nullptr;
   // RTLD_NEXT means "behind me": whoever asks is a wrapper itself, and is intercepted in front.
   if (handle == RTLD_NEXT) return nullptr;
@@ -91,7 +99,8 @@ __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* hand
 // NOLINTEND(readability-identifier-naming)
 }
 
-// rdi and rsi are saved around the call, which also aligns the stack.
+// Only names that start with 'c', 'n' or 'p' are looked at closer, and the first one after a dlopen. rdi and
+// rsi are saved around the call, which also aligns the stack.
 asm(R"(
 .pushsection .text
 .p2align 4
@@ -103,6 +112,16 @@ gpuprobe_dlsym:
   endbr64
   testq %rsi, %rsi
   je 2f
+  movq gpuprobe_opened@gottpoff(%rip), %rax
+  cmpb $0, %fs:(%rax)
+  jne 1f
+  cmpb $99, (%rsi)
+  je 1f
+  cmpb $110, (%rsi)
+  je 1f
+  cmpb $112, (%rsi)
+  jne 2f
+1:
   pushq %rdi
   .cfi_adjust_cfa_offset 8
   pushq %rsi
@@ -127,5 +146,17 @@ gpuprobe_dlsym:
   jmp *dlsym@GOTPCREL(%rip)
   .cfi_endproc
 .size gpuprobe_dlsym, . - gpuprobe_dlsym
+.p2align 4
+.globl gpuprobe_dlopen
+.hidden gpuprobe_dlopen
+.type gpuprobe_dlopen, @function
+gpuprobe_dlopen:
+  .cfi_startproc
+  endbr64
+  movq gpuprobe_opened@gottpoff(%rip), %rax
+  movb $1, %fs:(%rax)
+  jmp *dlopen@GOTPCREL(%rip)
+  .cfi_endproc
+.size gpuprobe_dlopen, . - gpuprobe_dlopen
 .popsection
 )");

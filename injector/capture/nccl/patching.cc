@@ -47,7 +47,6 @@ constexpr uint32_t kScansAfterChange = 2;
 
 constinit std::atomic<bool> patching{false};
 constinit std::atomic<uint64_t> scanned_adds{0};
-constinit std::atomic<uint64_t> looked_adds{0};  // inside a dlsym
 constinit std::atomic<uint32_t> scans_left{0};
 constinit std::atomic<uint32_t> retries{0};
 constinit std::atomic<bool> postponed{false};  // by the last scan
@@ -151,6 +150,10 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
     const bool known = unresolved || slot.value == reinterpret_cast<void*>(&dlsym);
     return known ? reinterpret_cast<void*>(&gpuprobe_dlsym) : nullptr;
   }
+  if (std::strcmp(slot.symbol, "dlopen") == 0) {
+    const bool known = unresolved || slot.value == reinterpret_cast<void*>(&dlopen);
+    return known ? reinterpret_cast<void*>(&gpuprobe_dlopen) : nullptr;
+  }
   if (std::strcmp(slot.symbol, "getenv") == 0) {
     const bool known = unresolved || slot.value == reinterpret_cast<void*>(program_functions.getenv);
     return known ? reinterpret_cast<void*>(&AnsweringGetenv) : nullptr;
@@ -166,8 +169,8 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
   return thunk == slot.value ? nullptr : Lead(thunk);
 }
 
-// "nccl..", "pnccl..", "cupti..", dlsym and getenv. Whatever passes costs a call of the kernel's, which reads the
-// slot.
+// "nccl..", "pnccl..", "cupti..", dlsym, dlopen and getenv. Whatever passes costs a call of the kernel's, which
+// reads the slot.
 bool Concerns(const char* symbol) noexcept {
   switch (symbol[0]) {
     case 'n':
@@ -177,7 +180,7 @@ bool Concerns(const char* symbol) noexcept {
     case 'c':
       return std::strncmp(symbol, "cupti", 5) == 0;
     case 'd':
-      return std::strcmp(symbol, "dlsym") == 0;
+      return std::strcmp(symbol, "dlsym") == 0 || std::strcmp(symbol, "dlopen") == 0;
     case 'g':
       return std::strcmp(symbol, "getenv") == 0;
     default:
@@ -231,7 +234,7 @@ void PatchNewObjects() noexcept {
 void PatchBeforeUse() noexcept {
   const uint64_t adds = LoadedObjectsEver();
   if (adds == scanned_adds.load(std::memory_order_relaxed) || InForkedChild()) return;
-  if (first_scan.load(std::memory_order_relaxed) || looked_adds.exchange(adds) == adds) return;
+  if (first_scan.load(std::memory_order_relaxed)) return;
   const ApplicationThread thread;
   if (ThreadIsConfined()) return AskForScan();
   // First, so that the objects are scanned once more: the loader may still be at work on one of them.
@@ -256,7 +259,6 @@ uint32_t LatePatches() noexcept { return late_patches.load(std::memory_order_rel
 void ResetPatchingForTest() noexcept {
   ClearProvidersForTest();
   scanned_adds.store(0);
-  looked_adds.store(0);
   scans_left.store(0);
   retries.store(0);
   postponed.store(false);

@@ -191,6 +191,10 @@ TEST_F(LiveProbe, ALibraryThatWasJustOpenedIsPatchedByTheFirstLookUp) {
   ASSERT_NE(victim, nullptr) << dlerror();
   const uint64_t before = SelfCount(SelfCounter::kRelocationsPatched);
   EXPECT_EQ(gpuprobe_dlsym(victim, "no_such_function"), nullptr);
+  EXPECT_EQ(SelfCount(SelfCounter::kRelocationsPatched), before) << "not after a call of dlopen that we saw";
+  void* again = gpuprobe_dlopen(VICTIM_NOW, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_EQ(gpuprobe_dlsym(again, "no_such_function"), nullptr);
+  dlclose(again);
   EXPECT_GT(SelfCount(SelfCounter::kRelocationsPatched), before);
   dlclose(victim);
   dlclose(nccl);
