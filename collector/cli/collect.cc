@@ -188,6 +188,18 @@ absl::Status StopOnSignal(ingest::Server& server, SignalFd& signals, bool& stop)
   return server.Watch(signals.fd(), [&] { signals.ReadAll([&](const signalfd_siginfo&) { stop = true; }); });
 }
 
+// Out of the program's folder: its file system may be unmounted, and the folder removed. What was relative to
+// it is so no longer. A socket's path may be too long then; the folder is kept for that.
+void LeaveFolder(CollectOptions& options) {
+  constexpr size_t kLongestSocketPath = 107;
+  const std::string socket = Absolute(options.socket);
+  if (socket.size() > kLongestSocketPath) return;
+  const std::string out = options.out.empty() ? "" : Absolute(options.out);
+  if (chdir("/") != 0) return;
+  options.socket = socket;
+  options.out = out;
+}
+
 // For the processes of this user that found no collector: a run for each of their jobs.
 int CollectAutostarted(const CollectOptions& options) {
   JobRecorder jobs(
@@ -303,7 +315,9 @@ int CollectMain(const Arguments& arguments) {
         kUsage);
   }
   if (options.node) return CollectForNode(options);
-  return options.autostarted ? CollectAutostarted(options) : CollectOneRun(options);
+  if (!options.autostarted) return CollectOneRun(options);
+  LeaveFolder(options);
+  return CollectAutostarted(options);
 }
 
 }  // namespace gpuprobe::cli

@@ -276,16 +276,20 @@ analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command
   return input;
 }
 
-// report.json comes last: a run that has it is finished.
+// report.json comes last: a run that has it is finished. All files are written at once, and none into a run
+// that somebody is removing, who would find his folder not empty.
 absl::Status Recorder::WriteReport(const model::JobModel& job, const analysis::Report& report) const {
-  absl::Status status = directory_->WriteFile("report.html", page::Page(job, report, Files()));
+  const std::string page = page::Page(job, report, Files());
   const render::JsonFiles json = render::JsonReportFiles(report);
+  const std::string summary = render::SummaryJson(report);
+  if (Files().segments.empty()) return absl::NotFoundError(absl::StrCat(directory(), " was removed"));
+  absl::Status status = directory_->WriteFile("report.html", page);
   if (json.ranks.empty()) {
     directory_->Remove(render::kRanksFile);
   } else {
     status.Update(directory_->WriteFile(render::kRanksFile, json.ranks));
   }
-  status.Update(directory_->WriteFile(render::kSummaryFile, render::SummaryJson(report)));
+  status.Update(directory_->WriteFile(render::kSummaryFile, summary));
   status.Update(directory_->WriteFile(render::kReportFile, json.report));
   return status;
 }
