@@ -7,11 +7,25 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <climits>
+
 namespace gpuprobe::injector {
 
 namespace {
 
 constexpr int kHighestTried = 64;  // places below a limit that is too low
+constexpr int kLeftToProgram = 16;
+
+// Whether so many numbers below the limit are free that the program will not miss one. Looks from the top,
+// where they nearly always are.
+bool EnoughAreFree() noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  const int end = limit.rlim_cur < INT_MAX ? static_cast<int>(limit.rlim_cur) : INT_MAX;
+  int free = 0;
+  for (int fd = end - 1; fd >= 0 && free <= kLeftToProgram; --fd) free += fcntl(fd, F_GETFD) < 0 ? 1 : 0;
+  return free > kLeftToProgram;
+}
 
 bool IsFile(int fd, dev_t device, ino_t inode) noexcept {
   struct stat status {};
@@ -53,6 +67,7 @@ bool OwnDescriptor::Adopt(int fd) noexcept {
 
 bool OwnDescriptor::Open(const char* path, int flags, mode_t mode) noexcept {
   Close();
+  if (!EnoughAreFree()) return false;
   const int fd = ::open(path, flags | O_CLOEXEC, mode);
   struct stat status {};
   const int follow = (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
@@ -63,6 +78,7 @@ bool OwnDescriptor::Open(const char* path, int flags, mode_t mode) noexcept {
 
 bool OwnDescriptor::OpenStreamSocket() noexcept {
   Close();
+  if (!EnoughAreFree()) return false;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_un name{};
   socklen_t size = sizeof(name);

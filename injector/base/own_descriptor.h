@@ -9,6 +9,8 @@
 // Example: the program runs closefrom(3) and opens a checkpoint, which gets number 512. StillOurs() is false
 // from then on, Close() forgets the number, and the checkpoint stays open.
 //
+// The last sixteen descriptors that the process may have are the program's: with fewer, nothing is opened.
+//
 // Thread: one at a time. Allocation: none. Failure: false, and nothing is open.
 #pragma once
 

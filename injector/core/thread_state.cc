@@ -1,5 +1,6 @@
 #include "injector/core/thread_state.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +18,10 @@ namespace {
 constinit ThreadState pool[kMaxThreads];
 constinit ThreadState refused;  // has no tid, and no guard enters it
 constinit std::atomic<int> highest_used{0};
+
+// Processes have 1,024 keys. The C library hands out the lowest that is free, so that a high one says that
+// few are left, which are the program's.
+constexpr pthread_key_t kKeysLeftToProgram = 64;
 
 pthread_key_t exit_key;
 constinit std::atomic<int> exit_key_state{0};  // 0: none, 1: being made, 2: there, 3: failed
@@ -38,7 +43,11 @@ bool ExitKeyReady() noexcept {
   int state = exit_key_state.load(std::memory_order_acquire);
   if (state >= 2) return state == 2;
   if (state == 0 && exit_key_state.compare_exchange_strong(state, 1)) {
-    const bool made = pthread_key_create(&exit_key, ReleaseThread) == 0;
+    bool made = pthread_key_create(&exit_key, ReleaseThread) == 0;
+    if (made && exit_key >= PTHREAD_KEYS_MAX - kKeysLeftToProgram) {
+      pthread_key_delete(exit_key);
+      made = false;
+    }
     exit_key_state.store(made ? 2 : 3, std::memory_order_release);
     return made;
   }
