@@ -11,10 +11,15 @@
 
 namespace gpuprobe::injector {
 
+// In a program that locks what it maps (mlockall), the kernel provides all pages of a new mapping at once:
+// not of one that cannot be accessed yet, and not when it is no longer locked.
 inline void* MapMemory(size_t bytes) noexcept {
-  void* memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
+  void* memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  munlock(memory, bytes);
+  if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0) return memory;
+  munmap(memory, bytes);
+  return nullptr;
 }
 
 inline void UnmapMemory(void* memory, size_t bytes) noexcept {

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "injector/base/mapping.h"
+
 namespace gpuprobe::injector {
 
 namespace {
@@ -46,9 +48,8 @@ bool HasRoom() noexcept {
 
 void RunWithRoom(void (*function)()) noexcept {
   if (HasRoom()) return function();
-  void* stack =
-      mmap(nullptr, kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (stack == MAP_FAILED || getcontext(&there) != 0) return function();
+  void* stack = MapMemory(kMapped);
+  if (stack == nullptr || getcontext(&there) != 0) return function();
   mprotect(stack, kGuard, PROT_NONE);
   there.uc_stack.ss_sp = stack;
   there.uc_stack.ss_size = kMapped;

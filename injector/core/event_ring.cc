@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "injector/base/losses.h"
+#include "injector/base/mapping.h"
 
 namespace gpuprobe::injector {
 
@@ -46,9 +47,8 @@ void WakeProbeThreadForALook() noexcept { Wake(kLookStep); }
 bool MapRings(size_t part) noexcept {
   if (mapping.load(std::memory_order_acquire) != nullptr) return true;
   mapped_bytes = kAllRingBytes / part;
-  void* memory =
-      mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return false;
+  void* memory = MapMemory(mapped_bytes);
+  if (memory == nullptr) return false;
   // A child that fork() makes has no use for it, and so does not pay for copying its page tables.
   madvise(memory, mapped_bytes, MADV_DONTDUMP);
   char* data = static_cast<char*>(memory);
