@@ -107,6 +107,9 @@ bool Autostart::FindSocket(const SocketPlaces& places, bool* silent) noexcept {
     socket_ = places.paths[0];
     return true;
   }
+  problem_ =
+      "the folder of its socket, /tmp/gpuprobe-$UID, is not this user's alone; set XDG_RUNTIME_DIR or "
+      "GPUPROBE_SOCKET";
   // The last place is the node-wide one, which an operator runs.
   for (int i = 0; i + 1 < places.count; ++i) {
     PathText folder;

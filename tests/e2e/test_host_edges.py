@@ -1,6 +1,7 @@
 """At the edges of the process: its environment, descriptors, standard error, children, stacks and limits stay the program's own."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -198,6 +199,78 @@ class HostEdges(harness.EndToEndTest):
                 self.run_well([HOST_EDGES, f"limit:{limit}", "start", "exit:0"], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
                 self.assertEqual(collector.stop().returncode, 0)
                 self.assertEqual(len(self.report(collector.out)["ranks"]), 1)
+
+    @hazard("the program has used up its thread keys (PTHREAD_KEYS_MAX) but for a few", sees="the last ones are its own",
+            counted="everything is recorded; threads that come and go are counted as lost beyond 4,096")
+    def test_last_thread_keys(self):
+        for left in (4, 20):
+            # The node takes some itself.
+            last = next(n for n in range(left, 0, -1) if self.run_program([HOST_EDGES, f"keys:{left}", "start", f"last-keys:{n}", "exit:0"]).returncode == 0)
+            with self.subTest(left=left, last=last):
+                self.in_all_ways([f"keys:{left}", "start", f"last-keys:{last}", "exit:0"], commands=False)
+
+    @hazard("the program has used up its descriptors (RLIMIT_NOFILE) but for a few", sees="the last ones are its own",
+            counted="with sixteen or fewer left, no collector is reached, and nothing is recorded")
+    def test_last_descriptors(self):
+        for left in (1, 8, 12):
+            with self.subTest(left=left):
+                self.in_all_ways([f"files:{left}", "start", "wait:50", f"last-files:{left}", "exit:0"], commands=False)
+        collector = harness.Collector(self)
+        self.run_well([HOST_EDGES, "files:40", "start", "last-files:16", "exit:0"], env={**self.autostarts(), **collector.env(), **LOADINGS["injection"]})
+        self.assertEqual(collector.stop().returncode, 0)
+        self.assertEqual(len(self.report(collector.out)["ranks"]), 1)
+
+    @hazard("the program locks all memory that it maps (mlockall)", sees="the probe's memory is not locked, and takes up no room before it is used",
+            counted="everything is recorded, nothing lost")
+    def test_locked_memory(self):
+        operations = ["lock", "start", "wait:50", "resident", "exit:0"]
+        plain = self.run_program([HOST_EDGES, *operations])
+        if plain.returncode != 0:
+            self.skipTest("memory cannot be locked here")
+        def resident(finished):
+            return int(re.search(rb"(\d+) KiB are resident", finished.stdout)[1])
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                collector = harness.Collector(self)
+                finished = self.run_well([HOST_EDGES, *operations], env={**self.autostarts(), **collector.env(), **loading})
+                self.assertLess(resident(finished), resident(plain) + (100 << 10))
+                self.assertEqual(collector.stop().returncode, 0)
+                self.assertEqual(len(self.report(collector.out)["ranks"]), 1)
+
+    @hazard("the program's folder is on a file system that is unmounted as soon as the program has ended; the probe has started a collector",
+            sees="umount succeeds, if the run is elsewhere (GPUPROBE_OUT)", counted="everything is recorded, nothing lost")
+    def test_unmounted_folder(self):
+        mounted = self.path("mounted")
+        os.mkdir(mounted)
+        script = f'mount -t tmpfs none {mounted} && cd {mounted} || exit 77; "$@" || exit; cd / && umount {mounted}'
+        command = ["unshare", "-m", "sh", "-c", script, "sh"]
+        if self.run_program([*command, "true"]).returncode != 0:
+            self.skipTest("mounting is not permitted here")
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                out = self.path(f"out-{name}")
+                finished = self.run_well([*command, HOST_EDGES, "cuda", "wait:300"], env={**self.autostarts(), **loading, **harness.PATIENT, "GPUPROBE_OUT": out})
+                self.assertIn(b"recording to", finished.stderr)
+                self.assert_nothing_runs()
+                self.assertTrue(os.path.exists(os.path.join(out, "report.json")))
+
+    @hazard("another user has taken the name of the folder in /tmp for the collector's socket", sees="no difference",
+            counted="nothing is recorded; one line says which variable helps")
+    def test_taken_folder(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become somebody else")
+        user = 20000 + os.getpid() % 40000
+        folder = f"/tmp/gpuprobe-{user}"
+        os.mkdir(folder, 0o700)
+        self.addCleanup(os.rmdir, folder)
+        os.chown(folder, 65534, 65534)
+        taken = self.as_somebody(64, [HOST_EDGES, "cuda", "wait:50", "exit:3"], {**LOADINGS["injection"], "XDG_RUNTIME_DIR": None})
+        if taken.returncode != 3:
+            self.skipTest("nobody else may run what was built here")
+        self.assertIn(b"is not this user's alone; set XDG_RUNTIME_DIR or GPUPROBE_SOCKET", taken.stderr)
+        self.assertEqual(taken.stdout, b"")
+        helped = self.as_somebody(64, [HOST_EDGES, "cuda", "wait:50", "exit:3"], {**LOADINGS["injection"], **harness.PATIENT})
+        self.assertIn(b"recording to", helped.stderr)
 
     @hazard("no file may grow (RLIMIT_FSIZE), and standard error is a file", sees="no SIGXFSZ", counted="the probe's line is not written")
     def test_no_file_may_grow(self):

@@ -19,6 +19,11 @@
 //   limit:NAME      no more address space (as:64) or data (data:64) than so many MiB, descriptors
 //   (nofile:used),
 //                   file size (fsize) or threads (nproc)
+//   keys:N          makes thread keys until N are left; `last-keys:N` must still get so many
+//   files:N         under a limit of 128 descriptors, opens files until N are left; `last-files:N` must still
+//   get
+//                   so many
+//   lock            locks what is mapped from now on (mlockall); `resident` says how much memory is
 //   fill:MIB        allocates and uses so much memory, in blocks of 1 MiB
 //   chroot:FOLDER   sees nothing but this folder, where there is no /proc
 //   gone            removes its working directory
@@ -34,6 +39,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -276,6 +282,46 @@ void Limit(const std::string& what) {
   }
 }
 
+void TakeKeys(int left) {
+  std::vector<pthread_key_t> keys;
+  pthread_key_t key{};
+  while (pthread_key_create(&key, nullptr) == 0) keys.push_back(key);
+  for (int i = 0; i < left; ++i) pthread_key_delete(keys[keys.size() - 1 - static_cast<size_t>(i)]);
+}
+
+void TakeLastKeys(int count) {
+  pthread_key_t key{};
+  for (int i = 0; i < count; ++i) {
+    if (pthread_key_create(&key, nullptr) != 0) Fail("a thread key");
+  }
+}
+
+void TakeFiles(int left) {
+  const rlimit limit{128, 128};
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) Fail("RLIMIT_NOFILE");
+  std::vector<int> files;
+  for (int fd = 0; (fd = open("/dev/null", O_RDONLY)) >= 0;) files.push_back(fd);
+  // In the middle: a program's descriptors have no order.
+  for (int i = 0; i < left; ++i) close(files[files.size() / 2 + static_cast<size_t>(i)]);
+}
+
+void TakeLastFiles(int count) {
+  for (int i = 0; i < count; ++i) {
+    if (open("/dev/null", O_RDONLY) < 0) Fail("a descriptor");
+  }
+}
+
+void SayResident() {
+  FILE* file = std::fopen("/proc/self/status", "r");
+  char line[256];
+  long kib = 0;
+  while (file != nullptr && std::fgets(line, sizeof(line), file) != nullptr) {
+    if (std::strncmp(line, "VmRSS:", 6) == 0) kib = std::atol(line + 6);
+  }
+  if (file != nullptr) std::fclose(file);
+  std::printf("%ld KiB are resident\n", kib);
+}
+
 void Fill(int mib) {
   for (int i = 0; i < mib; ++i) {
     auto* block = static_cast<char*>(malloc(size_t{1} << 20));
@@ -295,6 +341,15 @@ void Perform(const std::string& operation, const std::string& value) {
   if (operation == "child") return Child(value);
   if (operation == "stack") return Stack(value);
   if (operation == "limit") return Limit(value);
+  if (operation == "keys") return TakeKeys(std::atoi(value.c_str()));
+  if (operation == "last-keys") return TakeLastKeys(std::atoi(value.c_str()));
+  if (operation == "files") return TakeFiles(std::atoi(value.c_str()));
+  if (operation == "last-files") return TakeLastFiles(std::atoi(value.c_str()));
+  if (operation == "lock") {
+    if (mlockall(MCL_FUTURE) != 0) Fail("mlockall");
+    return;
+  }
+  if (operation == "resident") return SayResident();
   if (operation == "fill") return Fill(std::atoi(value.c_str()));
   if (operation == "chroot") {
     if (chroot(value.c_str()) != 0 || chdir("/") != 0) Fail("chroot");
