@@ -78,6 +78,12 @@ class ForeignPlugin(harness.EndToEndTest):
         for version, nccl in ((6, 6), (4, 4), (2, 2)):
             self.check_static(version, EVERYTHING, nccl, {"FOREIGN_PLUGIN_NO_HANDLES": "1"})
 
+    @hazard("another NCCL profiler plugin gives the same handle for all its events", sees="the plugin gets exactly what it asked for",
+            counted="everything is recorded as well")
+    def test_a_plugin_with_one_handle_for_everything(self):
+        for version, nccl in ((6, 6), (5, 5), (4, 4), (2, 2)):
+            self.check_static(version, EVERYTHING, nccl, {"FOREIGN_PLUGIN_ONE_HANDLE": "1"})
+
     def test_with_an_nccl_of_its_own_library(self):
         happened, captured = self.check(6, COLLECTIVE, command=NCCL_CALLS)
         self.assertEqual(truth.multiset_difference("collective", truth.COMPARED["collective"], happened, captured), [])

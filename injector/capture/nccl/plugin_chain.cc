@@ -5,7 +5,6 @@
 
 #include "injector/base/lifecycle.h"
 #include "injector/capture/nccl/plugin_events.h"
-#include "injector/core/thread_state.h"
 
 namespace abi = gpuprobe::nccl_plugin;
 
@@ -86,6 +85,38 @@ Context* ContextOf(void* context) noexcept {
   return known >= &contexts[0] && known <= &contexts[kPluginCommunicators - 1] ? known : nullptr;
 }
 
+// What NCCL has for a group's event that the other plugin was told of. Its own handle would not do: it may be
+// the same for all events.
+struct GroupHandle {
+  std::atomic<bool> in_use;
+  PluginEvent event;
+  void* others;
+};
+
+constexpr uint32_t kGroupHandles = 4096;
+constinit GroupHandle group_handles[kGroupHandles] = {};
+constinit std::atomic<uint32_t> next_group_handle{0};
+
+// In turn: NCCL may still name a group as a parent when it has stopped.
+GroupHandle* ClaimGroupHandle(PluginEvent event, void* theirs) noexcept {
+  constexpr uint32_t kTries = 64;
+  for (uint32_t i = 0; i < kTries; ++i) {
+    GroupHandle& handle =
+        group_handles[next_group_handle.fetch_add(1, std::memory_order_relaxed) % kGroupHandles];
+    if (handle.in_use.exchange(true, std::memory_order_acquire)) continue;
+    handle.event = event;
+    handle.others = theirs;
+    return &handle;
+  }
+  return nullptr;
+}
+
+// Null for a handle of the other plugin's own.
+GroupHandle* GroupHandleOf(void* handle) noexcept {
+  auto* known = static_cast<GroupHandle*>(handle);
+  return known >= &group_handles[0] && known <= &group_handles[kGroupHandles - 1] ? known : nullptr;
+}
+
 constinit std::atomic<const void*> others[kVersions + 1] = {};
 constinit std::atomic<int> newest_asked{0};  // the newest version that this NCCL has
 
@@ -101,8 +132,12 @@ bool WouldBeTold(const Mask& mask, uint64_t type, const void* parent) noexcept {
   return (abi::ToldFor(static_cast<uint64_t>(OthersMask(mask)), nccl) & type) != 0;
 }
 
-// A parent that the other plugin knows nothing of is none.
-void* Known(void* handle) noexcept { return IsMarker(handle) ? nullptr : handle; }
+// The other plugin's handle for an event. A parent that it knows nothing of is none.
+void* Known(void* handle) noexcept {
+  if (IsMarker(handle)) return nullptr;
+  const GroupHandle* group = GroupHandleOf(handle);
+  return group == nullptr ? handle : group->others;
+}
 
 // The descriptor as the other plugin would get it, while this lives.
 template <typename Descriptor>
@@ -156,11 +191,10 @@ struct Chain {
       const OthersView<Descriptor> view(descriptor);
       result = Other().start_event(known->others, handle, descriptor);
     }
-    ThreadState& thread = CurrentThread();
-    if (event == PluginEvent::kGroup) thread.nccl_plugin_group = *handle;
-    if (event == PluginEvent::kApiGroup) thread.nccl_plugin_api_group = *handle;
-    // Without a handle NCCL does not tell us the end, nor, before version 5, what is in the group.
-    if (event != PluginEvent::kOther && *handle == nullptr) *handle = MarkerOf(event);
+    if (event == PluginEvent::kOther) return result;
+    // Without a handle NCCL does not report the end, nor, before version 5, what is in the group.
+    void* ours = *handle == nullptr ? MarkerOf(event) : ClaimGroupHandle(event, *handle);
+    if (ours != nullptr) *handle = ours;
     return result;
   }
 
@@ -169,19 +203,16 @@ struct Chain {
       TellStop(EventOf(handle));
       return kSuccess;
     }
-    ThreadState& thread = CurrentThread();
-    if (handle != nullptr && handle == thread.nccl_plugin_group) {
-      thread.nccl_plugin_group = nullptr;
-      TellStop(PluginEvent::kGroup);
-    } else if (handle != nullptr && handle == thread.nccl_plugin_api_group) {
-      thread.nccl_plugin_api_group = nullptr;
-      TellStop(PluginEvent::kApiGroup);
-    }
-    return Other().stop_event(handle);
+    GroupHandle* group = GroupHandleOf(handle);
+    if (group == nullptr) return Other().stop_event(handle);
+    TellStop(group->event);
+    void* theirs = group->others;
+    group->in_use.store(false, std::memory_order_release);
+    return Other().stop_event(theirs);
   }
 
   static int RecordEventState(void* handle, int state, void* arguments) {
-    return IsMarker(handle) ? kSuccess : Other().record_event_state(handle, state, arguments);
+    return IsMarker(handle) ? kSuccess : Other().record_event_state(Known(handle), state, arguments);
   }
 
   static int Finalize(void* context) {
@@ -301,6 +332,7 @@ void ClearChainsForTest() noexcept {
     mask.written.store(0);
   }
   for (Context& context : contexts) context.in_use.store(false);
+  for (GroupHandle& handle : group_handles) handle.in_use.store(false);
   newest_asked.store(0);
 }
 

@@ -6,7 +6,10 @@
 // we asked for them are kept from it, by NCCL's own rule (ToldFor in plugin_abi.h), and so are our handles.
 // When NCCL asks a library that has no profiler (a network plugin) for one, it gets our own tables.
 //
-// Thread: any of NCCL's. Allocation: none of ours; a fixed pool of contexts. Failure: beyond
+// Nor does it matter what handles it gives: NCCL gets ours for contexts and groups, and the other plugin's
+// own for all other events.
+//
+// Thread: any of NCCL's. Allocation: none of ours; fixed pools of contexts and group handles. Failure: beyond
 // kPluginCommunicators communicators, or with two different plugins of one version, NCCL talks to the other
 // plugin alone.
 #pragma once

@@ -3,7 +3,8 @@
 //
 // FOREIGN_PLUGIN_VERSIONS (compile time): bit per version that it exports, 1 << 2 for version 2. Environment:
 // FOREIGN_PLUGIN_LOG names the file, to which "." and the rank are added; FOREIGN_PLUGIN_MASK the events that
-// it asks for; FOREIGN_PLUGIN_NO_HANDLES=1: it gives no handles for groups.
+// it asks for; FOREIGN_PLUGIN_NO_HANDLES=1: it gives no handles for groups; FOREIGN_PLUGIN_ONE_HANDLE=1: it
+// gives the same one for all events.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -114,7 +115,8 @@ int Start(void* context, void** handle, Descriptor* descriptor) {
   const std::lock_guard<std::mutex> lock(mutex);
   const bool group = descriptor->type == abi::kEventGroup || descriptor->type == abi::kEventGroupApi;
   const char* none = std::getenv("FOREIGN_PLUGIN_NO_HANDLES");
-  *handle = group && none != nullptr ? nullptr : NewHandle();
+  static void* const one = std::getenv("FOREIGN_PLUGIN_ONE_HANDLE") == nullptr ? nullptr : NewHandle();
+  *handle = group && none != nullptr ? nullptr : one != nullptr ? one : NewHandle();
   Line("start context=%s parent=%s rank=%d %s -> %s\n", Number(context).c_str(),
        Number(descriptor->parent).c_str(), descriptor->rank, Describe(*descriptor).c_str(),
        Number(*handle).c_str());
