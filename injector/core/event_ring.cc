@@ -67,30 +67,57 @@ void UnmapRings() noexcept {
   if (memory != nullptr) munmap(memory, mapped_bytes);
 }
 
-EventRing* ClaimRing(uint32_t tid) noexcept {
+uint32_t ThreadIdOf(ThreadState& thread) noexcept {
+  if (thread.thread_id == 0) thread.thread_id = next_thread_id.fetch_add(1, std::memory_order_relaxed);
+  return thread.thread_id;
+}
+
+// Takes a ring that nobody has, with at most so much in it.
+bool EventRing::TryClaim(uint64_t most_bytes) noexcept {
+  auto state = slot_.load(std::memory_order_relaxed);
+  const bool released = state == static_cast<uint32_t>(Slot::kReleased);
+  if (!released && state != static_cast<uint32_t>(Slot::kFree)) return false;
+  const uint64_t used = head_.load(std::memory_order_relaxed) - tail_.load(std::memory_order_relaxed);
+  if (released && used > most_bytes) return false;
+  return slot_.compare_exchange_strong(state, static_cast<uint32_t>(Slot::kClaiming),
+                                       std::memory_order_acquire);
+}
+
+void EventRing::BeginThread(uint32_t tid, uint32_t thread_id) noexcept {
+  ThreadBeginsEvent begins{.thread_id = thread_id, .tid = tid, .name = {}};
+  ReadThreadName(begins.name);
+  if (Push(ThreadBeginsEvent::kType, &begins, sizeof(begins), {})) thread_id_ = thread_id;
+}
+
+EventRing* ClaimRing(uint32_t tid, uint32_t thread_id) noexcept {
   if (mapping.load(std::memory_order_acquire) == nullptr) return nullptr;
-  for (EventRing& ring : rings) {
-    auto state = ring.slot_.load(std::memory_order_relaxed);
-    const bool released = state == static_cast<uint32_t>(EventRing::Slot::kReleased);
-    if (!released && state != static_cast<uint32_t>(EventRing::Slot::kFree)) continue;
-    if (released && ring.head_.load(std::memory_order_relaxed) - ring.tail_.load(std::memory_order_relaxed) >
-                        ring.bytes_ / 2) {
-      continue;
-    }
-    if (!ring.slot_.compare_exchange_strong(state, static_cast<uint32_t>(EventRing::Slot::kClaiming),
-                                            std::memory_order_acquire)) {
-      continue;
-    }
-    ring.thread_id_ = next_thread_id.fetch_add(1, std::memory_order_relaxed);
+  for (int slot = 0; slot < kOwnRings; ++slot) {
+    EventRing& ring = rings[slot];
+    if (!ring.TryClaim(ring.bytes_ / 2)) continue;
     ring.known_tail_ = ring.tail_.load(std::memory_order_acquire);
     ring.woke_ = false;
-    ThreadBeginsEvent begins{.thread_id = ring.thread_id_, .tid = tid, .name = {}};
-    ReadThreadName(begins.name);
     ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kOwned), std::memory_order_release);
-    ring.Push(ThreadBeginsEvent::kType, &begins, sizeof(begins), {});
+    ring.BeginThread(tid, thread_id);
     return &ring;
   }
   return nullptr;
+}
+
+// Nobody waits for a shared ring: a thread that is stopped while it has one keeps that one from the others.
+bool EmitShared(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
+                std::string_view text, bool* pushed) noexcept {
+  *pushed = false;
+  if (mapping.load(std::memory_order_acquire) == nullptr) return false;
+  const uint32_t id = ThreadIdOf(thread);
+  for (uint32_t i = 0; i < kSharedRings; ++i) {
+    EventRing& ring = rings[kOwnRings + static_cast<int>((id + i) % kSharedRings)];
+    if (!ring.TryClaim(UINT64_MAX)) continue;
+    if (ring.thread_id_ != id) ring.BeginThread(thread.tid, id);
+    *pushed = ring.thread_id_ == id && ring.Push(type, event, event_bytes, text);
+    ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kReleased), std::memory_order_release);
+    return true;
+  }
+  return false;
 }
 
 void ReleaseRing(EventRing& ring) noexcept {
@@ -131,7 +158,7 @@ bool EventRing::Push(EventType type, const void* event, size_t event_bytes, std:
       woke_ = true;
       WakeProbeThread();
     }
-    if (used + needed > bytes_) return false;
+    if (used + needed + (type == EventType::kRangeClose ? 0 : kKeptForEnds) > bytes_) return false;
   }
   uint64_t position = head;
   if (total > to_end) {
@@ -164,22 +191,31 @@ EventRing* RingOf(ThreadState& thread) noexcept {
   if (thread.ring != nullptr) return thread.ring;
   const uint32_t given_back = rings_given_back.load(std::memory_order_acquire);
   if (thread.ring_refused && thread.rings_given_back == given_back) return nullptr;
-  thread.ring = ClaimRing(thread.tid);
+  thread.ring = ClaimRing(thread.tid, ThreadIdOf(thread));
   thread.ring_refused = thread.ring == nullptr;
   thread.rings_given_back = given_back;
   return thread.ring;
 }
 
+namespace {
+
+// How many records are missing without an event. A launch's time is one sample of many.
+uint64_t RecordsOf(EventType type) noexcept { return type == EventType::kLaunchTime ? 0 : 1; }
+
+}  // namespace
+
 bool EmitBytes(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
                std::string_view text) noexcept {
   EventRing* ring = RingOf(thread);
-  if (ring == nullptr) {
-    CountLoss(wire::LossReason::kLossThreadSlotsFull);
+  bool pushed = false;
+  if (ring != nullptr) {
+    pushed = ring->Push(type, event, event_bytes, text);
+  } else if (!EmitShared(thread, type, event, event_bytes, text, &pushed)) {
+    CountLoss(wire::LossReason::kLossThreadSlotsFull, RecordsOf(type));
     return false;
   }
-  if (ring->Push(type, event, event_bytes, text)) return true;
-  CountLoss(wire::LossReason::kLossEventRingFull);
-  return false;
+  if (!pushed) CountLoss(wire::LossReason::kLossEventRingFull, RecordsOf(type));
+  return pushed;
 }
 
 }  // namespace gpuprobe::injector

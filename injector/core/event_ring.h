@@ -6,8 +6,10 @@
 // mapping that is made at start, and the kernel provides its pages when they are first written. When a thread
 // ends, the next new thread gets its ring at once, even before it is drained: an event in the ring marks
 // where the one thread's events end and the other's begin, so that a program may start threads as fast as it
-// likes. Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL; more threads at once than
-// rings count LOSS_THREAD_SLOTS_FULL for each event, until some thread ends.
+// likes. When all rings have owners, threads borrow one of the last few for each event, in the same way.
+// Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL, once for each record that is missing;
+// what ends a push/pop range always finds room. LOSS_THREAD_SLOTS_FULL counts events for which every ring
+// was in other hands.
 #pragma once
 
 #include <atomic>
@@ -22,6 +24,9 @@
 namespace gpuprobe::injector {
 
 inline constexpr int kRingSlots = 512;
+inline constexpr int kSharedRings = 32;  // the last ones
+inline constexpr int kOwnRings = kRingSlots - kSharedRings;
+inline constexpr bool IsShared(int slot) noexcept { return slot >= kOwnRings; }
 // 43,000 launches. A thread may say 35,000 things a second (PyTorch, where it annotates each operator), and
 // the consumer of a busy machine has come too late for half of this.
 inline constexpr size_t kRingBytes = size_t{2} << 20;
@@ -45,6 +50,9 @@ struct EventHeader {
   uint16_t text_bytes;
 };
 static_assert(sizeof(EventHeader) == 8);
+
+// Only ends of ranges may fill a ring's last bytes: of all that a thread has open, as many as have records.
+inline constexpr size_t kKeptForEnds = (kMaxRangeDepth + 1) * (sizeof(EventHeader) + sizeof(RangeCloseEvent));
 
 class EventRing {
  public:
@@ -87,7 +95,11 @@ class EventRing {
   size_t bytes() const noexcept { return bytes_; }
 
  private:
-  friend EventRing* ClaimRing(uint32_t tid) noexcept;
+  friend EventRing* ClaimRing(uint32_t tid, uint32_t thread_id) noexcept;
+  friend bool EmitShared(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
+                         std::string_view text, bool* pushed) noexcept;
+  bool TryClaim(uint64_t most_bytes) noexcept;
+  void BeginThread(uint32_t tid, uint32_t thread_id) noexcept;
   friend void ReleaseRing(EventRing& ring) noexcept;
   friend bool FreeRing(EventRing& ring) noexcept;
   friend bool MapRings(size_t part) noexcept;
@@ -112,7 +124,10 @@ bool MapRings(size_t part = 1) noexcept;
 void UnmapRings() noexcept;
 
 // A free ring for the calling thread, or one whose thread has ended and which is not half full, or null.
-EventRing* ClaimRing(uint32_t tid) noexcept;
+EventRing* ClaimRing(uint32_t tid, uint32_t thread_id) noexcept;
+
+// ThreadDef.id: one for each thread that emits something.
+uint32_t ThreadIdOf(ThreadState& thread) noexcept;
 
 // The producer's last call: the ring is still drained, then the consumer frees the slot.
 void ReleaseRing(EventRing& ring) noexcept;
@@ -138,6 +153,11 @@ void WakeProbeThreadForALook() noexcept;
 
 // Claims a ring for the thread if it has none. Null when none is free.
 EventRing* RingOf(ThreadState& thread) noexcept;
+
+// Puts the event into one of the shared rings, and `pushed` says whether there was room. False: all of them
+// are in other hands.
+bool EmitShared(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
+                std::string_view text, bool* pushed) noexcept;
 
 bool EmitBytes(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
                std::string_view text) noexcept;

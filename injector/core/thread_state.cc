@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,10 +15,14 @@ constinit thread_local ThreadState* current_thread __attribute__((tls_model("ini
 
 namespace {
 
-// 3 MB of zero pages, of which a thread touches one.
-constinit ThreadState pool[kMaxThreads];
-constinit ThreadState refused;  // has no tid, and no guard enters it
+// 4 MB of zero pages, of which a thread touches one. Most programs need no other part.
+constinit ThreadState first_part[kThreadsPerPart];
+constexpr int kParts = kMaxThreads / kThreadsPerPart;
+constinit std::atomic<ThreadState*> parts[kParts] = {first_part};
+constinit std::atomic<int> lowest_free{0};  // about where the first free state is
+constinit ThreadState refused;              // has no tid, and no guard enters it
 constinit std::atomic<int> highest_used{0};
+constinit std::atomic<int> end_of_nccl_places{0};  // no thread behind has ever called NCCL
 
 // Processes have 1,024 keys. The C library hands out the lowest that is free, so that a high one says that
 // few are left, which are the program's.
@@ -25,6 +30,51 @@ constexpr pthread_key_t kKeysLeftToProgram = 64;
 
 pthread_key_t exit_key;
 constinit std::atomic<int> exit_key_state{0};  // 0: none, 1: being made, 2: there, 3: failed
+
+ThreadState* PartOf(int place) noexcept {
+  return parts[place / kThreadsPerPart].load(std::memory_order_acquire);
+}
+
+// Maps the part if nobody has done so. Null: the kernel refuses.
+ThreadState* MakePartOf(int place) noexcept {
+  ThreadState* known = PartOf(place);
+  if (known != nullptr) return known;
+  constexpr size_t kBytes = sizeof(ThreadState) * kThreadsPerPart;
+  void* memory =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* part = static_cast<ThreadState*>(memory);  // of zeros, as a new state is
+  if (parts[place / kThreadsPerPart].compare_exchange_strong(known, part)) return part;
+  munmap(memory, kBytes);
+  return known;
+}
+
+ThreadState* ClaimPlace(int from, int to) noexcept {
+  for (int place = from; place < to; ++place) {
+    ThreadState* part = MakePartOf(place);
+    if (part == nullptr) return nullptr;
+    ThreadState& state = part[place % kThreadsPerPart];
+    if (state.in_use.load(std::memory_order_relaxed) ||
+        state.in_use.exchange(true, std::memory_order_acquire)) {
+      continue;
+    }
+    state.place = static_cast<uint32_t>(place);
+    int highest = highest_used.load(std::memory_order_relaxed);
+    while (highest < place + 1 && !highest_used.compare_exchange_weak(highest, place + 1)) {
+    }
+    lowest_free.compare_exchange_strong(from, place + 1, std::memory_order_relaxed);
+    return &state;
+  }
+  return nullptr;
+}
+
+void GiveBack(ThreadState& state) noexcept {
+  const auto place = static_cast<int>(state.place);
+  state.in_use.store(false, std::memory_order_release);
+  int lowest = lowest_free.load(std::memory_order_relaxed);
+  while (place < lowest && !lowest_free.compare_exchange_weak(lowest, place, std::memory_order_relaxed)) {
+  }
+}
 
 // The thread ends: its ring goes to the consumer, its state to the pool.
 void ReleaseThread(void* value) noexcept {
@@ -36,7 +86,7 @@ void ReleaseThread(void* value) noexcept {
   if (state->nccl_ended.load(std::memory_order_relaxed) == nullptr)
     state->nccl_ended.store(state->nccl_held.exchange(nullptr), std::memory_order_release);
   state->ring = nullptr;
-  state->in_use.store(false, std::memory_order_release);
+  GiveBack(*state);
 }
 
 bool ExitKeyReady() noexcept {
@@ -61,6 +111,7 @@ void Reset(ThreadState& state) noexcept {
   state.ring_refused = false;
   state.ring = nullptr;
   state.tid = static_cast<uint32_t>(syscall(SYS_gettid));
+  state.thread_id = 0;
   state.stack_looks = 0;
   state.stack_from = 0;
   state.stack_to = 0;
@@ -77,8 +128,6 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_plugin_correlation = 0;
   state.nccl_plugin_plan = 0;
   state.nccl_plugin_told = false;
-  state.nccl_plugin_group = nullptr;
-  state.nccl_plugin_api_group = nullptr;
   state.nccl_awaited = nullptr;
   state.last_allocation_correlation = 0;
   state.memory_call_began_ns = 0;
@@ -96,31 +145,39 @@ void Reset(ThreadState& state) noexcept {
 }  // namespace
 
 ThreadState& ClaimThreadState() noexcept {
-  for (int i = 0; i < kMaxThreads; ++i) {
-    ThreadState& state = pool[i];
-    if (state.in_use.load(std::memory_order_relaxed)) continue;
-    bool expected = false;
-    if (!state.in_use.compare_exchange_strong(expected, true, std::memory_order_acquire)) continue;
-    Reset(state);
-    int highest = highest_used.load(std::memory_order_relaxed);
-    while (highest < i + 1 && !highest_used.compare_exchange_weak(highest, i + 1)) {
-    }
-    current_thread = &state;
-    // Keys below 32 live in the thread's own block; a later one may make the C library allocate, once a
-    // thread.
-    if (ExitKeyReady()) pthread_setspecific(exit_key, &state);
-    return state;
+  const int from = lowest_free.load(std::memory_order_relaxed);
+  ThreadState* state = ClaimPlace(from, kMaxThreads);
+  if (state == nullptr) state = ClaimPlace(0, from);
+  if (state == nullptr) {
+    refused.open_guard.store(&kNoEntry, std::memory_order_relaxed);
+    return refused;
   }
-  refused.open_guard.store(&kNoEntry, std::memory_order_relaxed);
-  return refused;
+  Reset(*state);
+  if (current_thread != nullptr) {  // a signal handler was quicker
+    GiveBack(*state);
+    return *current_thread;
+  }
+  current_thread = state;
+  // Keys below 32 live in the thread's own block; a later one may make the C library allocate, once a
+  // thread.
+  if (ExitKeyReady()) pthread_setspecific(exit_key, state);
+  return *state;
 }
 
 int UsedThreads() noexcept { return highest_used.load(std::memory_order_relaxed); }
-ThreadState& ThreadAt(int index) noexcept { return pool[index]; }
+ThreadState& ThreadAt(int index) noexcept { return PartOf(index)[index % kThreadsPerPart]; }
+
+void EnterNccl(ThreadState& thread) noexcept {
+  ++thread.nccl_call_depth;
+  const int end = static_cast<int>(thread.place) + 1;
+  int known = end_of_nccl_places.load(std::memory_order_relaxed);
+  while (known < end && !end_of_nccl_places.compare_exchange_weak(known, end)) {
+  }
+}
 
 bool AnyThreadInNccl() noexcept {
-  for (int i = 0; i < UsedThreads(); ++i) {
-    if (pool[i].nccl_call_depth > 0) return true;
+  for (int i = 0; i < end_of_nccl_places.load(std::memory_order_relaxed); ++i) {
+    if (ThreadAt(i).nccl_call_depth > 0) return true;
   }
   return false;
 }

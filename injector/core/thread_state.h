@@ -3,8 +3,9 @@
 // One struct, so that a callback finds everything with a single thread-local load. Owned by its thread; other
 // threads read only the atomics. Allocation: none (a static pool that the kernel backs page by page; one
 // thread-local pointer in static TLS, because the block of static TLS that a dlopened library may use is
-// small and shared). Failure: beyond kMaxThreads threads at once, CurrentThread() is one shared state that no
-// guard enters.
+// small and shared; further parts of the pool are mapped when more threads come). Failure: beyond kMaxThreads
+// threads at once, or when the kernel refuses memory, CurrentThread() is one shared state that no guard
+// enters; what it would have recorded counts as LOSS_THREAD_SLOTS_FULL.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,8 @@ struct Awaited;
 
 inline constexpr int kMaxRangeDepth = 64;
 inline constexpr uint32_t kCallCopies = 16;
-inline constexpr int kMaxThreads = 4096;
+inline constexpr int kThreadsPerPart = 4096;
+inline constexpr int kMaxThreads = 32 * kThreadsPerPart;
 inline constexpr uint32_t kHostCostSampling = 64;  // one guarded event in this many is timed
 // More than any event takes; a longer one means the thread was interrupted, which is not our cost.
 inline constexpr uint64_t kMaxJudgedNs = 10'000;
@@ -44,10 +46,12 @@ inline constexpr char kNoEntry = 0;  // instead of a Guard: none ever lets the t
 
 struct ThreadState {
   std::atomic<const void*> open_guard{nullptr};  // our own code runs on this thread: the Guard, or &kNoEntry
-  bool ring_refused = false;      // no ring was free: LOSS_THREAD_SLOTS_FULL is counted for each event
-  uint32_t rings_given_back = 0;  // when it was refused
-  EventRing* ring = nullptr;      // claimed on the first event
+  bool ring_refused = false;                     // no ring was free: events go into the shared ones
+  uint32_t rings_given_back = 0;                 // when it was refused
+  EventRing* ring = nullptr;                     // claimed on the first event
   uint32_t tid = 0;
+  uint32_t thread_id = 0;    // ThreadDef.id; 0: it has not emitted anything yet
+  uint32_t place = 0;        // in the pool
   uint8_t stack_looks = 0;   // in vain (program_memory.cc)
   uintptr_t stack_from = 0;  // the thread's stack, as far as it was in use and looked at
   uintptr_t stack_to = 0;
@@ -86,9 +90,6 @@ struct ThreadState {
   // the last. It may launch nothing else for it.
   uint32_t nccl_call_copies[kCallCopies] = {};
   uint32_t nccl_call_copy_count = 0;  // of these
-  // Another plugin's handles for the group's open events (injector/capture/nccl/plugin_chain.h).
-  void* nccl_plugin_group = nullptr;
-  void* nccl_plugin_api_group = nullptr;
   // On an NCCL thread: the calls that its last launch was for (injector/capture/nccl/awaited.h).
   nccl::Awaited* nccl_awaited = nullptr;
   uint64_t nccl_awaited_number = 0;
@@ -148,6 +149,9 @@ template <typename Visit>
 void ForEachThread(Visit visit) noexcept {
   for (int i = 0; i < UsedThreads(); ++i) visit(ThreadAt(i));
 }
+
+// The thread enters an NCCL function; it leaves by --nccl_call_depth.
+void EnterNccl(ThreadState& thread) noexcept;
 
 // Whether some thread is inside an NCCL function, and may wait for NCCL's own threads there.
 bool AnyThreadInNccl() noexcept;

@@ -101,11 +101,16 @@ EventDrain::GivenName* EventDrain::GivenNameOf(uint32_t tid) noexcept {
 }
 
 void EventDrain::ThreadBegan(int slot, const ThreadBeginsEvent& event) noexcept {
-  ThreadEnded(slot);
+  // In a shared ring, threads take turns: none of them has ended.
+  if (!IsShared(slot)) ThreadEnded(slot);
+  last_entered_ns_[slot] = 0;
   Writer& writer = writers_[slot];
   writer.id = event.thread_id;
   writer.tid = event.tid;
   std::memcpy(writer.name, event.name, sizeof(writer.name));
+  uint32_t& known = defined_[event.thread_id % kDefined];
+  if (IsShared(slot) && known == event.thread_id) return;
+  known = event.thread_id;
   DefineThread(writer);
 }
 
@@ -270,7 +275,7 @@ void EventDrain::Drain(uint64_t until_ns) noexcept {
     Cursor& cursor = cursors_[count];
     TakeLaunches(slot, ring, until_ns, &cursor);
     if (cursor.end == ring.ReadPosition()) {
-      if (ring.slot() == EventRing::Slot::kReleased && FreeRing(ring)) ThreadEnded(slot);
+      if (!IsShared(slot) && ring.slot() == EventRing::Slot::kReleased && FreeRing(ring)) ThreadEnded(slot);
       continue;
     }
     cursor.next_ns = 0;

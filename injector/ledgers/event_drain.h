@@ -94,6 +94,8 @@ class EventDrain {
   uint64_t last_ns_[kRingSlots] = {};          // time of the last event that was looked at
   uint64_t last_entered_ns_[kRingSlots] = {};  // launch, where each is timed
   GivenName given_names_[kRingSlots] = {};
+  static constexpr size_t kDefined = 4096;
+  uint32_t defined_[kDefined] = {};  // ids of threads in shared rings that were defined lately, by their rest
   Cursor cursors_[kRingSlots] = {};
   FlatMap<OpenRange> open_ranges_{1 << 16};
   FlatMap<uint64_t> early_closes_{1 << 12};  // ranges whose close came before their open: range id -> end

@@ -42,6 +42,22 @@ class Threads(harness.EndToEndTest):
                 captured = self.record("long", threads, "60", devices=1)
                 self.assertEqual(sum(r["kind"] == "memset" for r in captured), 60 * int(threads))
 
+    @hazard("5,000 threads at once allocate, annotate and launch", sees="output and status unchanged",
+            counted="everything is recorded, or counted as lost; memory levels are exact if no allocation was lost")
+    def test_more_threads_than_there_is_room_for(self):
+        threads = 5000
+        out = self.path("out-crowd")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", MANY_THREADS, "crowd", str(threads)], env=harness.PATIENT)
+        captured, report = self.export(out), self.report(out)
+        found = {kind: sum(r["kind"] == kind for r in captured) for kind in ("alloc", "free", "range", "launch", "memset")}
+        self.assertEqual(found["memset"], threads)
+        # On a busy machine the shared rings may overflow.
+        self.assertLessEqual(set(report["trust"]["lost"]), {"event_ring_full", "thread_slots_full"})
+        lost = sum(report["trust"]["lost"].values())
+        self.assertEqual(found["alloc"] + found["free"] + found["range"] + found["launch"] + lost, 4 * threads)
+        if lost == 0:
+            self.assertEqual(report["ranks"][0]["memory"]["device"]["high_water_bytes"], 1024 * threads)
+
 
 if __name__ == "__main__":
     harness.main()

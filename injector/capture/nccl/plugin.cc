@@ -420,7 +420,7 @@ void BeginApiGroup() noexcept {
   if (HoldsCalls(thread)) OutsideAllGroups(thread);
   if (thread.nccl_group_depth != 0 || InsideInterceptedCall(thread)) return;
   thread.nccl_api_group = true;
-  ++thread.nccl_call_depth;  // calls until its end are reported here, too
+  EnterNccl(thread);  // calls until its end are reported here, too
 }
 
 void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {

@@ -294,7 +294,9 @@ bool Scope::Enter() noexcept {
   ThreadState& thread = CurrentThread();
   // The state that threads beyond the limit share has no thread id; nothing may be kept in it.
   thread_ = thread.tid != 0 ? &thread : nullptr;
-  if (thread_ == nullptr || ++thread_->nccl_call_depth != 1) return false;
+  if (thread_ == nullptr) return false;
+  EnterNccl(*thread_);
+  if (thread_->nccl_call_depth != 1) return false;
   thread_->works_for_application = true;
   return true;
 }

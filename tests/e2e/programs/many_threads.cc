@@ -3,6 +3,7 @@
  * each. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 
 #include <cstdio>
@@ -78,6 +79,33 @@ void Long(int threads, int launches) {
   CHECK(cudaFree(data));
 }
 
+pthread_barrier_t everybody;
+
+void* OneOfTheCrowd(void*) {
+  void* data = nullptr;
+  CHECK(cudaMalloc(&data, 1024));
+  nvtxRangePushA("one of the crowd");
+  CHECK(cudaMemset(data, 0, 64));
+  nvtxRangePop();
+  pthread_barrier_wait(&everybody);
+  CHECK(cudaFree(data));
+  pthread_barrier_wait(&everybody);  // nobody ends while another has something to do
+  return nullptr;
+}
+
+void Crowd(int threads) {
+  CHECK(cudaSetDevice(0));
+  pthread_barrier_init(&everybody, nullptr, static_cast<unsigned>(threads));
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, size_t{128} << 10);
+  std::vector<pthread_t> all(static_cast<size_t>(threads));
+  for (pthread_t& thread : all) CHECK(pthread_create(&thread, &small, OneOfTheCrowd, nullptr));
+  for (const pthread_t thread : all) CHECK(pthread_join(thread, nullptr));
+  pthread_attr_destroy(&small);
+  pthread_barrier_destroy(&everybody);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -85,8 +113,10 @@ int main(int argc, char** argv) {
     Short(std::atoi(argv[2]));
   } else if (argc == 4 && std::strcmp(argv[1], "long") == 0) {
     Long(std::atoi(argv[2]), std::atoi(argv[3]));
+  } else if (argc == 3 && std::strcmp(argv[1], "crowd") == 0) {
+    Crowd(std::atoi(argv[2]));
   } else {
-    std::fprintf(stderr, "usage: many_threads short N | long N M\n");
+    std::fprintf(stderr, "usage: many_threads short N | long N M | crowd N\n");
     return 2;
   }
   return 0;

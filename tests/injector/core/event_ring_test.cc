@@ -17,7 +17,7 @@ class EventRingTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_TRUE(MapRings());
     ResetLossesForTest();
-    ring_ = ClaimRing(static_cast<uint32_t>(gettid()));
+    ring_ = ClaimRing(static_cast<uint32_t>(gettid()), 1);
     ASSERT_NE(ring_, nullptr);
     ring_->Consume(ring_->PublishedEnd());  // whose it is
   }
@@ -71,7 +71,7 @@ TEST_F(EventRingTest, AFullRingRefusesAndTakesAgainAfterConsume) {
   size_t pushed = 0;
   while (ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {})) ++pushed;
   // Where the ring ends, what is left may be too small for an event.
-  constexpr size_t kFits = kRingBytes / (sizeof(EventHeader) + sizeof(LaunchEvent));
+  constexpr size_t kFits = (kRingBytes - kKeptForEnds) / (sizeof(EventHeader) + sizeof(LaunchEvent));
   EXPECT_GE(pushed, kFits - 1);
   EXPECT_LE(pushed, kFits);
   ring_->Consume(ring_->PublishedEnd());
@@ -170,12 +170,12 @@ TEST(EventRings, AThreadThatEndsLeavesItsEventsForTheConsumer) {
 
 TEST(EventRings, AThreadGoesOnInTheRingOfOneThatHasEnded) {
   ASSERT_TRUE(MapRings());
-  EventRing* first = ClaimRing(1);
+  EventRing* first = ClaimRing(1, 1);
   const LaunchEvent launch = Launch(7);
   ASSERT_TRUE(first->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
   const uint32_t id = first->thread_id();
   ReleaseRing(*first);
-  EventRing* second = ClaimRing(2);
+  EventRing* second = ClaimRing(2, 2);
   ASSERT_EQ(second, first);
   EXPECT_NE(second->thread_id(), id);
   EXPECT_FALSE(FreeRing(*first)) << "it is somebody's";
@@ -184,34 +184,84 @@ TEST(EventRings, AThreadGoesOnInTheRingOfOneThatHasEnded) {
   while (second->Push(EventType::kLaunch, &launch, sizeof(launch), {})) {
   }
   ReleaseRing(*second);
-  EventRing* third = ClaimRing(3);
+  EventRing* third = ClaimRing(3, 3);
   EXPECT_NE(third, second) << "it is more than half full";
   ReleaseRing(*third);
   Free(*second);
   Free(*third);
 }
 
-TEST(EventRings, MoreThreadsThanRingsCountEachEventUntilAThreadEnds) {
+// Rings that nobody else gets, while this lives.
+class AllRingsTaken {
+ public:
+  AllRingsTaken() {
+    while (EventRing* ring = ClaimRing(1, 1)) rings_.push_back(ring);
+  }
+  ~AllRingsTaken() {
+    for (EventRing* ring : rings_) {
+      ReleaseRing(*ring);
+      Free(*ring);
+    }
+  }
+  AllRingsTaken(const AllRingsTaken&) = delete;
+  AllRingsTaken& operator=(const AllRingsTaken&) = delete;
+  size_t count() const { return rings_.size(); }
+
+ private:
+  std::vector<EventRing*> rings_;
+};
+
+std::vector<uint64_t> SharedContents() {
+  std::vector<uint64_t> contents;
+  for (int slot = kOwnRings; slot < kRingSlots; ++slot) {
+    for (const uint64_t event : Contents(RingAt(slot))) contents.push_back(event);
+    RingAt(slot).Consume(RingAt(slot).PublishedEnd());
+  }
+  return contents;
+}
+
+TEST(EventRings, MoreThreadsThanRingsShareTheLastOnes) {
   ASSERT_TRUE(MapRings());
   ResetLossesForTest();
-  std::vector<EventRing*> all;
-  while (EventRing* ring = ClaimRing(1)) all.push_back(ring);
-  EXPECT_EQ(all.size(), static_cast<size_t>(kRingSlots));
-  EventRing* last = nullptr;
-  std::thread([&] {
-    EXPECT_FALSE(Emit(CurrentThread(), Launch(1)));
-    EXPECT_FALSE(Emit(CurrentThread(), Launch(2)));
-    ReleaseRing(*all[200]);
-    EXPECT_TRUE(Emit(CurrentThread(), Launch(3)));
-    last = CurrentThread().ring;
-  }).join();
-  EXPECT_EQ(LossCount(wire::LossReason::kLossThreadSlotsFull), 2u);
-  EXPECT_EQ(last, all[200]);
-  EXPECT_EQ(last->bytes(), kSmallRingBytes);
-  for (EventRing* ring : all) {
-    if (ring != last) ReleaseRing(*ring);
-    Free(*ring);
+  const AllRingsTaken taken;
+  EXPECT_EQ(taken.count(), static_cast<size_t>(kOwnRings));
+  const auto emit = [](uint32_t tid, std::initializer_list<uint32_t> launches) {
+    ThreadState thread;
+    thread.tid = tid;
+    for (const uint32_t launch : launches) EXPECT_TRUE(Emit(thread, Launch(launch)));
+    EXPECT_EQ(thread.ring, nullptr);
+  };
+  emit(7, {1, 2});
+  EXPECT_EQ(SharedContents(), (std::vector<uint64_t>{1007, 1, 2}));
+  emit(8, {3});
+  EXPECT_EQ(SharedContents(), (std::vector<uint64_t>{1008, 3}));
+  EXPECT_EQ(LossCount(wire::LossReason::kLossThreadSlotsFull), 0u);
+}
+
+TEST(EventRings, AThreadWithoutARingGetsTheFirstThatIsGivenBack) {
+  ASSERT_TRUE(MapRings());
+  const AllRingsTaken taken;
+  ThreadState thread;
+  thread.tid = 9;
+  ASSERT_TRUE(Emit(thread, Launch(1)));
+  EXPECT_EQ(thread.ring, nullptr);
+  EventRing& given_back = RingAt(200);
+  ReleaseRing(given_back);
+  ASSERT_TRUE(Emit(thread, Launch(2)));
+  EXPECT_EQ(thread.ring, &given_back);
+  EXPECT_EQ(thread.ring->bytes(), kSmallRingBytes);
+  SharedContents();
+}
+
+// Ranges count as one record each: the end of one that is recorded is, too.
+TEST_F(EventRingTest, EndsOfRangesFindRoomInAFullRing) {
+  const RangeOpenEvent open{};
+  const RangeCloseEvent close{};
+  while (ring_->Push(EventType::kRangeOpen, &open, sizeof(open), "a range")) {
   }
+  for (int i = 0; i < kMaxRangeDepth; ++i)
+    EXPECT_TRUE(ring_->Push(EventType::kRangeClose, &close, sizeof(close), {})) << i;
+  EXPECT_FALSE(ring_->Push(EventType::kRangeOpen, &open, sizeof(open), "a range"));
 }
 
 }  // namespace

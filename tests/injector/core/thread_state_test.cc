@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 namespace gpuprobe::injector {
 namespace {
@@ -17,8 +19,8 @@ bool NewThreadAllocatesForNccl() {
 TEST(ThreadStateTest, NewThreadsAllocateForNcclWhileAnotherThreadIsInside) {
   EXPECT_FALSE(NewThreadAllocatesForNccl());
   ThreadState& thread = CurrentThread();
-  ++thread.nccl_call_depth;
-  ++thread.nccl_call_depth;
+  EnterNccl(thread);
+  EnterNccl(thread);
   EXPECT_TRUE(NewThreadAllocatesForNccl());
   --thread.nccl_call_depth;
   EXPECT_TRUE(NewThreadAllocatesForNccl()) << "still inside the outer call";
@@ -28,7 +30,7 @@ TEST(ThreadStateTest, NewThreadsAllocateForNcclWhileAnotherThreadIsInside) {
 
 TEST(ThreadStateTest, AThreadThatWorkedForTheProgramAllocatesForItself) {
   ThreadState& inside = CurrentThread();
-  ++inside.nccl_call_depth;
+  EnterNccl(inside);
   std::thread([] {
     CurrentThread().works_for_application = true;
     EXPECT_FALSE(AllocatesForNccl(CurrentThread()));
@@ -37,8 +39,22 @@ TEST(ThreadStateTest, AThreadThatWorkedForTheProgramAllocatesForItself) {
 }
 
 TEST(ThreadStateTest, AThreadThatExitsInsideNcclIsInsideNoLonger) {
-  std::thread([] { ++CurrentThread().nccl_call_depth; }).join();
+  std::thread([] { EnterNccl(CurrentThread()); }).join();
   EXPECT_FALSE(AnyThreadInNccl());
+}
+
+TEST(ThreadStateTest, EveryThreadHasAStateOfItsOwnHoweverManyThereAre) {
+  constexpr int kThreads = kThreadsPerPart + 200;
+  std::vector<ThreadState*> states;
+  for (int i = 0; i < kThreads; ++i) {
+    current_thread = nullptr;  // as on a thread that has none
+    states.push_back(&CurrentThread());
+    ASSERT_NE(states.back()->tid, 0u);
+  }
+  std::sort(states.begin(), states.end());
+  EXPECT_EQ(std::unique(states.begin(), states.end()), states.end());
+  EXPECT_GE(UsedThreads(), kThreads);
+  EXPECT_EQ(&ThreadAt(static_cast<int>(CurrentThread().place)), &CurrentThread());
 }
 
 }  // namespace
