@@ -53,6 +53,16 @@ class CarelessPrograms(harness.EndToEndTest):
         self.assertEqual(sum(names.values()), 20000)
         self.assertLessEqual(set(names), {"there", "", "(unreadable)"})
 
+    @hazard("a thread makes ranges and marks faster than they can be taken away", sees="never waits",
+            counted="each is recorded, or counted as lost (event_ring_full) once; those that are recorded have their ends")
+    def test_a_flood_of_ranges(self):
+        records, trust = self.compare(CARELESS_NVTX, "flood")
+        lost = trust["lost"].get("event_ring_full", 0)
+        self.assertLessEqual(set(trust["lost"]), {"event_ring_full", "unreadable"})
+        launches = sum(r["kind"] in ("alloc", "free", "launch") for r in records)
+        self.assertEqual(sum(r["kind"] == "range" for r in records) + launches + lost, 2000000 + 3)
+        self.assertEqual([trust[key] for key in ("range_pops_without_push", "ranges_unclosed")], [0, 0])
+
     @hazard("a signal handler makes NVTX calls, also while its thread is in the probe's code", sees="output and status unchanged",
             counted="each range and mark of the handler is recorded, or counted as lost (interrupted); the program's own are all recorded")
     def test_calls_in_signal_handlers(self):

@@ -1,6 +1,7 @@
 /* NVTX calls with pointers to what is not there: harmless as long as no tool listens. `careless_nvtx` makes
  * them all, `careless_nvtx refused` in a sandbox that does not allow process_vm_readv, and `careless_nvtx
- * race` while another thread unmaps what is passed. */
+ * race` while another thread unmaps what is passed. `careless_nvtx flood` makes 2,000,000 ranges and marks as
+ * fast as it can, nested in each other. */
 #include <cuda_runtime_api.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -230,6 +231,18 @@ void Race() {
   other.join();
 }
 
+void Flood() {
+  for (int i = 0; i < 500000; ++i) {
+    nvtxRangePushA("outer");
+    nvtxRangePushA("inner");
+    nvtxRangePushA("innermost");
+    nvtxMarkA("mark");
+    nvtxRangePop();
+    nvtxRangePop();
+    nvtxRangePop();
+  }
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -240,6 +253,8 @@ int main(int count, char** arguments) {
   if (cudaMalloc(&memory, kPage) != cudaSuccess) return 1;
   if (mode == "race") {
     Race();
+  } else if (mode == "flood") {
+    Flood();
   } else {
     for (void (*part)() : {Texts, AttributeStructs, Handles, Names, Payloads, Stacks, Readable}) {
       part();
