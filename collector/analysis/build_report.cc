@@ -84,7 +84,8 @@ RankReport RankOf(const model::ProcessModel& process, const ProcessLabels& label
   r.pid = id.pid();
   r.start_ns = FirstNs(process);
   r.duration_ns = DurationNs(process);
-  r.cut_off = process.end_state() == model::EndState::kCutOff;
+  r.cut_off_by_collector = process.end_state() == model::EndState::kCollectorLeft;
+  r.cut_off = r.cut_off_by_collector || process.end_state() == model::EndState::kCutOff;
   r.end = HaltOf(process, UINT64_MAX);
   r.stops = StopsOf(process);
   r.host_load = HostLoadOf(process, 0);
@@ -359,8 +360,10 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.range_pops_without_push += totals.self.range_pop_without_push();
     t.range_ends_without_start += totals.self.range_end_without_start();
     t.ranges_unclosed += totals.ranges_unclosed;
-    if (process->end_state() == model::EndState::kCutOff && !IsBystander(*process, job)) {
-      t.cut_off.push_back({.who = Who(process->identity()), .last_data_ns = LastNs(*process)});
+    const bool by_collector = process->end_state() == model::EndState::kCollectorLeft;
+    if ((by_collector || process->end_state() == model::EndState::kCutOff) && !IsBystander(*process, job)) {
+      t.cut_off.push_back(
+          {.who = Who(process->identity()), .last_data_ns = LastNs(*process), .by_collector = by_collector});
     }
     if (process->end_state() == model::EndState::kSaidByeIncomplete) {
       t.exit_incomplete.push_back(Who(process->identity()));

@@ -29,7 +29,9 @@ bool WasThereAt(const ProcessModel& process, uint64_t time_ns) {
 bool IsBystander(const ProcessModel& process, const model::JobModel& job) {
   if (!UsedNoDevice(process)) return false;
   // It may have used a device, and died before it could say so.
-  const bool unheard = process.totals().batches == 0 && process.end_state() == model::EndState::kCutOff;
+  const bool unheard =
+      process.totals().batches == 0 && (process.end_state() == model::EndState::kCutOff ||
+                                        process.end_state() == model::EndState::kCollectorLeft);
   const v1::Identity& id = process.identity();
   const bool ranked = HasRank(id);
   return std::any_of(job.processes().begin(), job.processes().end(), [&](const auto& other) {

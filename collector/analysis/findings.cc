@@ -203,7 +203,8 @@ std::vector<FindingRule> StepRules() {
 
 std::vector<FindingRule> RunRules() {
   return {
-      {"rank-cut-off", Severity::kWarning, "a process exited uncleanly", RankCutOff},
+      {"rank-cut-off", Severity::kWarning, "a process exited uncleanly, or the collector ended before it",
+       RankCutOff},
       {"records-lost", Severity::kWarning, "records were lost", RecordsLost},
       {kHealthy, Severity::kInfo,
        "no other finding is a warning or an error, and no steps are unusually long", nullptr},

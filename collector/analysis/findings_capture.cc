@@ -15,25 +15,39 @@ namespace {
 std::string LossPercent(double share) { return absl::StrFormat("%.2g %%", share * 100); }
 
 // "Ranks 0-3, 7"; a few processes with their ids.
-std::string CutOffText(const Report& report) {
+std::string CutOffText(const Report& report, const std::vector<CutOff>& processes) {
   constexpr size_t kNamed = 2;
   constexpr size_t kRanges = 8;
   std::vector<std::string> who;
-  for (const CutOff& c : report.trust.cut_off) who.push_back(c.who);
+  for (const CutOff& c : processes) who.push_back(c.who);
   std::vector<int> ranks;
   for (const RankReport& r : report.ranks) {
-    if (r.cut_off && r.rank.has_value()) ranks.push_back(*r.rank);
+    if (r.cut_off && r.cut_off_by_collector == processes.front().by_collector && r.rank.has_value())
+      ranks.push_back(*r.rank);
   }
   std::sort(ranks.begin(), ranks.end());
   if (who.size() > kNamed && ranks.size() == who.size())
     return absl::StrCat("Ranks ", RankList(ranks, kRanges));
-  if (!who.empty())
-    who.front()[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(who.front()[0])));
+  who.front()[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(who.front()[0])));
   if (who.size() > kRanges) {
     who.resize(kRanges);
     who.emplace_back("...");
   }
   return absl::StrJoin(who, ", ");
+}
+
+// "Rank 3 (pid 4711), last data after 12.0 s."
+std::string LastDataText(const Report& report, const std::vector<CutOff>& processes) {
+  std::vector<double> after_s;
+  for (const CutOff& c : processes) {
+    const uint64_t start = report.conditions.start_ns;
+    after_s.push_back(c.last_data_ns > start ? static_cast<double>(c.last_data_ns - start) / 1e9 : 0);
+  }
+  const auto [first, last] = std::minmax_element(after_s.begin(), after_s.end());
+  const std::string from = absl::StrFormat("%.1f s", *first);
+  const std::string to = absl::StrFormat("%.1f s", *last);
+  return absl::StrCat(CutOffText(report, processes), ", last data after ",
+                      from == to ? to : absl::StrCat(from, " to ", to), ".");
 }
 
 }  // namespace
@@ -66,23 +80,27 @@ void RecordsLost(const Report& report, std::vector<Finding>& out) {
 }
 
 void RankCutOff(const Report& report, std::vector<Finding>& out) {
-  if (report.trust.cut_off.empty()) return;
-  const size_t processes = report.trust.cut_off.size();
-  std::vector<double> after_s;
-  for (const CutOff& c : report.trust.cut_off) {
-    const uint64_t start = report.conditions.start_ns;
-    after_s.push_back(c.last_data_ns > start ? static_cast<double>(c.last_data_ns - start) / 1e9 : 0);
+  std::vector<CutOff> ended;
+  std::vector<CutOff> left;  // by the collector
+  for (const CutOff& c : report.trust.cut_off) (c.by_collector ? left : ended).push_back(c);
+  if (!ended.empty()) {
+    out.push_back({.statement = absl::StrCat(ended.size(), ended.size() == 1 ? " process" : " processes",
+                                             " exited uncleanly; later records are missing."),
+                   .evidence = LastDataText(report, ended),
+                   .advice = ended.size() == 1
+                                 ? "It was killed, crashed, or called _exit; its own log says which."
+                                 : "They were killed, crashed, or called _exit; their own logs say which."});
   }
-  const auto [first, last] = std::minmax_element(after_s.begin(), after_s.end());
-  const std::string from = absl::StrFormat("%.1f s", *first);
-  const std::string to = absl::StrFormat("%.1f s", *last);
-  out.push_back({.statement = absl::StrCat(processes, processes == 1 ? " process" : " processes",
-                                           " exited uncleanly; later records are missing."),
-                 .evidence = absl::StrCat(CutOffText(report), ", last data after ",
-                                          from == to ? to : absl::StrCat(from, " to ", to), "."),
-                 .advice = processes == 1
-                               ? "It was killed, crashed, or called _exit; its own log says which."
-                               : "They were killed, crashed, or called _exit; their own logs say which."});
+  if (!left.empty()) {
+    out.push_back(
+        {.statement = absl::StrCat("The collector ended before ",
+                                   left.size() == 1 ? "1 process" : absl::StrCat(left.size(), " processes"),
+                                   " did; later records are missing."),
+         .evidence = LastDataText(report, left),
+         .advice =
+             "The program may have gone on unharmed. If nobody stopped the collector, it was killed: check "
+             "dmesg and its cgroup's memory limit."});
+  }
 }
 
 void RanksMissing(const Report& report, std::vector<Finding>& out) {

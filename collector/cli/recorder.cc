@@ -23,6 +23,7 @@ class Recorder::Sink : public ingest::FrameSink {
   Sink(Recorder& recorder, model::ProcessModel& process, store::RunRecording::Log& log)
       : recorder_(recorder), process_(process), log_(log) {
     ++recorder_.clients_;
+    NoteConnection(/*open=*/true);
   }
 
   absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) override {
@@ -57,7 +58,7 @@ class Recorder::Sink : public ingest::FrameSink {
     return recorder_.hang_watch_ != nullptr && recorder_.hang_watch_->TakeRequest(process_);
   }
   void OnClosed(bool cut_off) override {
-    if (cut_off) process_.MarkCutOff();
+    if (cut_off) NoteConnection(/*open=*/false);
     ++recorder_.changes_;
     if (cut_off) recorder_.AwaitEnd(process_);
     recorder_.Note(log_.Flush());
@@ -69,6 +70,14 @@ class Recorder::Sink : public ingest::FrameSink {
   }
 
  private:
+  // What tells a process that ended from one whose collector ended first.
+  void NoteConnection(bool open) {
+    v1::Frame frame;
+    frame.mutable_connection()->set_open(open);
+    process_.ApplyConnection(frame.connection());
+    recorder_.Note(log_.Append(frame.SerializeAsString(), MonotonicNs()));
+  }
+
   Recorder& recorder_;
   model::ProcessModel& process_;
   store::RunRecording::Log& log_;

@@ -66,6 +66,7 @@ Server::Server(std::optional<Endpoint> endpoint, SinkFactory make_sink, const Cl
       buffer_(256 << 10, '\0') {}
 
 Server::~Server() {
+  for (const auto& [fd, client] : clients_) client.session->Leave();
   while (!clients_.empty()) End(clients_.begin()->first);
   close(epoll_fd_);
 }
@@ -283,6 +284,7 @@ void Server::Drop(Client& client, const absl::Status& why, const std::string& re
   std::string refusal = reply;
   if (refusal.empty() || client.session->greeted()) AppendRefusal(std::string(why.message()), refusal);
   SendBestEffort(client.fd, refusal);
+  client.session->Leave();
   End(client.fd);
 }
 

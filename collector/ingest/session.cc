@@ -42,7 +42,7 @@ Session::Session(const SinkFactory& make_sink, const ClientLimits& limits)
 }
 
 Session::~Session() {
-  if (sink_ != nullptr) sink_->OnClosed(!said_bye_);
+  if (sink_ != nullptr) sink_->OnClosed(!said_bye_ && !left_);
 }
 
 absl::Status Session::Receive(std::string_view bytes, std::string& reply) {

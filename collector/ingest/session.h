@@ -39,7 +39,7 @@ class FrameSink {
   virtual bool AsksForUnfinished() { return false; }
   // The run's directory, if this client is the one that tells the user; asked once, after Hello.
   virtual std::string TellsUser() { return ""; }
-  // The connection ended; `cut_off`: without Bye.
+  // The connection ended; `cut_off`: by the client, without Bye.
   virtual void OnClosed(bool cut_off) = 0;
 };
 
@@ -60,6 +60,9 @@ class Session {
   absl::Status Receive(std::string_view bytes, std::string& reply);
   // Appends an acknowledgement if more has come to be on record since the last one.
   void Acknowledge(std::string& reply);
+
+  // We end the connection, not the client, which may go on.
+  void Leave() { left_ = true; }
 
   bool greeted() const { return sink_ != nullptr; }
   // Memory that unfinished frames take.
@@ -83,6 +86,7 @@ class Session {
   std::string name_ = "a client";
   int socket_ = -1;
   bool said_bye_ = false;
+  bool left_ = false;
   uint64_t acknowledged_ = 0;
 };
 

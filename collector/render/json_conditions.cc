@@ -103,7 +103,8 @@ Json TrustJson(const analysis::Trust& t) {
   for (const auto& [name, imports] : t.unknown_functions) functions[name] = imports;
   Json cut_off = Json::array();
   for (const analysis::CutOff& c : t.cut_off)
-    cut_off.push_back({{"who", c.who}, {"last_data_ns", c.last_data_ns}});
+    cut_off.push_back(
+        {{"who", c.who}, {"last_data_ns", c.last_data_ns}, {"by", c.by_collector ? "collector" : "process"}});
   Json cupti_defects = Json::array();
   for (const cupti::KnownDefect* d : t.cupti_defects)
     cupti_defects.push_back({{"defect", d->defect}, {"left_out", d->left_out}, {"source", d->source}});

@@ -74,6 +74,8 @@ void Step(Source& source, model::JobModel& job, Replayed& replayed, BatchWatcher
     source.process->ApplyBye(frame.bye());
   } else if (frame.has_process_observation() && source.process != nullptr) {
     source.process->ApplyObservation(frame.process_observation());
+  } else if (frame.has_connection() && source.process != nullptr) {
+    source.process->ApplyConnection(frame.connection());
   } else if (frame.has_hang_verdict()) {
     job.ApplyVerdict(frame.hang_verdict());
   }

@@ -1,4 +1,5 @@
 """A collector that dies is replaced: the program goes on unharmed, the next collector goes on with the run, and nothing is missing or doubled."""
+import json
 import os
 import random
 import signal
@@ -108,7 +109,7 @@ class CollectorDies(harness.EndToEndTest):
         self.assertGreater(report["trust"]["recorded_elsewhere"], 0)
         self.assert_no_loss(report)
 
-    @hazard("the collector is killed and never started again", sees="exit takes at most about 0.2 s longer", counted="what the collector wrote is in the run, and the rank is marked as cut off")
+    @hazard("the collector is killed and never started again", sees="exit takes at most about 0.2 s longer", counted="what the collector wrote is in the run; the report says that the collector ended before the program")
     def test_no_other_collector_comes(self):
         script = self.script(["kernels:30"], ["kernels:20"])
         for number in (0, 1):
@@ -129,8 +130,61 @@ class CollectorDies(harness.EndToEndTest):
         self.assertEqual(program.wait().outcome, plain.outcome)
         self.assertLess(time.monotonic() - begin, 1.0, "exit was delayed")
         report = self.report(collector.out)
-        self.assertTrue(report["ranks"][0]["cut_off"])
         self.assertEqual(report["ranks"][0]["kernels"]["count"], 30)
+        self.assert_collector_left(report)
+
+    def assert_collector_left(self, report):
+        """The report says that the collector ended first, and nothing of the program."""
+        self.assertTrue(report["ranks"][0]["cut_off"])
+        self.assertEqual([cut["by"] for cut in report["trust"]["cut_off"]], ["collector"])
+        statement, = (finding["statement"] for finding in report["findings"] if finding["id"] == "rank-cut-off")
+        self.assertEqual(statement, "The collector ended before 1 process did; later records are missing.")
+        self.assertNotRegex(json.dumps(report["findings"]), "uncleanly|was killed by|crashed")
+
+    @hazard("the collector is killed, the program ends meanwhile, and the collector is started again on the same directory", sees="no difference",
+            counted="the report says that the collector ended before the program, not that the program failed")
+    def test_the_program_ends_while_there_is_no_collector(self):
+        collector = Restarted(self)
+        program = self.start(self.script(["kernels:30"], ["kernels:20"]), env=self.probed(collector))
+        self.await_ready(0)
+        harness.wait_until(lambda: self.captured(collector.out) == 30, "30 kernels in the log")
+        collector.kill()
+        self.go(0)
+        self.await_ready(1)
+        self.go(1)
+        self.assertEqual(program.wait().returncode, 9)
+        collector.start_again()
+        self.assertEqual(collector.stop().returncode, 0)
+        self.assert_collector_left(self.report(collector.out))
+        self.assert_collector_left(harness.read_report(collector.out))
+
+    @hazard("the collector is stopped (SIGTERM) before the program ends", sees="no difference", counted="the report says that the collector ended before the program")
+    def test_the_collector_ends_in_order_before_the_program(self):
+        collector = Restarted(self)
+        program = self.start(self.script(["kernels:30"], ["kernels:20"]), env=self.probed(collector))
+        self.await_ready(0)
+        harness.wait_until(lambda: self.captured(collector.out) == 30, "30 kernels in the log")
+        self.assertEqual(collector.stop().returncode, 0)
+        self.go(0)
+        self.await_ready(1)
+        self.go(1)
+        self.assertEqual(program.wait().returncode, 9)
+        self.assert_collector_left(self.report(collector.out))
+        self.assert_collector_left(harness.read_report(collector.out))
+
+    def test_a_program_that_dies_is_not_confused_with_a_collector_that_does(self):
+        """Its log says that the connection ended before the collector was killed."""
+        collector = Restarted(self)
+        program = self.start(self.script(["kernels:30"]), env=self.probed(collector))
+        self.await_ready(0)
+        harness.wait_until(lambda: self.captured(collector.out) == 30, "30 kernels in the log")
+        program.signal(signal.SIGKILL)
+        program.wait()
+        harness.wait_until(lambda: [cut["by"] for cut in self.report(collector.out)["trust"]["cut_off"]] == ["process"], "note on the connection's end")
+        collector.kill()
+        report = self.report(collector.out)
+        self.assertEqual([cut["by"] for cut in report["trust"]["cut_off"]], ["process"])
+        self.assertIn("1 process exited uncleanly", json.dumps(report["findings"]))
 
     @hazard("the program's clock stands still (as under libfaketime), and its collector has died or is stopped", sees="ends, after at most GPUPROBE_EXIT_WAIT_MS",
             counted="what the collector had received is in the run")

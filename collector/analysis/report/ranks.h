@@ -50,9 +50,10 @@ struct RankReport {
   std::optional<StepsReport> steps;
   uint64_t last_step_launch_ns = 0;  // first launch of the last complete step; 0: no step was found
   bool cut_off = false;
-  std::optional<Halt> end;  // how its process ended; absent: the collector did not see it
-  std::vector<Stop> stops;  // in which it could not run
-  HostLoad host_load;       // over the whole run
+  bool cut_off_by_collector = false;  // see CutOff
+  std::optional<Halt> end;            // how its process ended; absent: the collector did not see it
+  std::vector<Stop> stops;            // in which it could not run
+  HostLoad host_load;                 // over the whole run
   StepMeans step_means;
   CausedWait caused;
 };

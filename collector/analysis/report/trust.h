@@ -16,6 +16,8 @@ namespace gpuprobe::analysis {
 struct CutOff {
   std::string who;  // "rank 3 (pid 4711)"
   uint64_t last_data_ns = 0;
+  // The collector ended first, and the process may have gone on; else the process ended without notice.
+  bool by_collector = false;
 };
 
 struct Trust {

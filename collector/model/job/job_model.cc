@@ -69,7 +69,7 @@ void JobModel::OnIssued(const ProcessModel& process, const CollectiveRecord& cal
 
 void JobModel::Finish(bool goes_on) {
   for (const std::unique_ptr<ProcessModel>& process : processes_) {
-    if (!goes_on) process->MarkCutOff();
+    if (!goes_on) process->EndDelivery();
     process->Finish(goes_on);
   }
   calls_.Finish(processes_, comparison_);

@@ -11,7 +11,9 @@
 
 namespace gpuprobe::model {
 
-enum class EndState : uint8_t { kConnected, kSaidBye, kSaidByeIncomplete, kCutOff };
+// kCutOff: the process ended without Bye. kCollectorLeft: the collector ended, or ended the connection, while
+// the process was connected; it may have gone on.
+enum class EndState : uint8_t { kConnected, kSaidBye, kSaidByeIncomplete, kCutOff, kCollectorLeft };
 
 class Delivery {
  public:
@@ -25,6 +27,15 @@ class Delivery {
   void OnRejoin() { end_state_ = EndState::kConnected; }
   void MarkCutOff() {
     if (end_state_ == EndState::kConnected) end_state_ = EndState::kCutOff;
+  }
+  void OnConnection(const v1::ConnectionState& connection) {
+    is_open_ = connection.open();
+    if (!is_open_) MarkCutOff();
+  }
+  // Nothing more will be read.
+  void Finish() {
+    if (end_state_ == EndState::kConnected)
+      end_state_ = is_open_ ? EndState::kCollectorLeft : EndState::kCutOff;
   }
 
   EndState end_state() const { return end_state_; }
@@ -43,13 +54,14 @@ class Delivery {
   ProcessTotals& totals_;
   StepTracker& steps_;
   EndState end_state_ = EndState::kConnected;
+  bool is_open_ = false;  // as the collector noted; earlier releases note nothing
   uint64_t last_sequence_ = 0;
   uint64_t records_sent_ = 0;  // by the process, with the last batch
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, Rebuilt(totals_, steps_), end_state_, last_sequence_, records_sent_);
+    archive.Members(this, Rebuilt(totals_, steps_), end_state_, is_open_, last_sequence_, records_sent_);
   }
 };
 

@@ -61,7 +61,11 @@ class ProcessModel {
   void ApplyBye(const v1::Bye& bye);
   // The collector's observations of it from outside.
   void ApplyObservation(const v1::ProcessObservation& observation);
+  // The collector's notes on its connection.
+  void ApplyConnection(const v1::ConnectionState& connection) { delivery_.OnConnection(connection); }
   void MarkCutOff() { delivery_.MarkCutOff(); }
+  // Nothing more will be read; before Finish.
+  void EndDelivery() { delivery_.Finish(); }
   // Settles what waits for more. Afterwards the totals are final. `goes_on`: they are what there is so far,
   // of a process that goes on: collectives under way do not count.
   void Finish(bool goes_on = false);
