@@ -32,7 +32,7 @@ class Place:
     def __init__(self, test, name, fill):
         self._test, self._fill = test, fill
         self.folder = test.path(name)
-        self.mark = f"{test.mark}-{name}"
+        self.mark = f"{test.mark}-{name}."  # none begins with another
 
     def run(self, shell, extra, patience_s=5):
         """(Finished, processes left behind, files left behind). A process that ends within `patience_s` is not left behind."""

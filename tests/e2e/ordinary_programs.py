@@ -222,7 +222,7 @@ SIMPLE = {
     "localedef": "localedef --list-archive none",
     "systemd-escape": "systemd-escape -p /a/b-c",
     "systemd-path": "systemd-path system-binaries",
-    "pstree": "pstree -A $$ | wc -l",
+    "pstree": "pstree -V 2>&1 | wc -l",
     "killall": "killall -q no-such-program",
     "free": "free -V",
     "vmstat": "vmstat -V",
