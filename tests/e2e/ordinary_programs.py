@@ -377,7 +377,7 @@ PROGRAMS |= {
     "tmux": [Command("unset TMUX; TMUX_TMPDIR=$PWD; export TMUX_TMPDIR; tmux -f /dev/null new-session -d -x 80 -y 24 'child_view > seen; sleep 30'; while [ ! -s seen ]; do sleep 0.02; done; sleep 0.1; tmux kill-server; cat seen", content=False,
                      volatile=r"TMUX\w*=[^\n]*|/dev/pts/\d+|children of the parent: \d+")],
     "ssh-keygen": [Command("ssh-keygen -q -t ed25519 -N '' -f key -C c; ssh-keygen -y -P '' -f key | cut -d' ' -f1; ssh-keygen -l -f words", content=False)],
-    "ssh-agent": [Command("ssh-keygen -q -t ed25519 -N '' -f key; ssh-agent sh -c 'ssh-add -q key; ssh-add -l | wc -l; child_view'", content=False, volatile=r"SSH_\w+=[^\n]*|children of the parent: \d+")],
+    "ssh-agent": [Command("ssh-keygen -q -t ed25519 -N '' -f key; ssh-agent sh -c 'ssh-add -q key; ssh-add -l | wc -l; child_view; kill $SSH_AGENT_PID'", content=False, volatile=r"SSH_\w+=[^\n]*|children of the parent: \d+")],
     "ssh": [Command("ssh -F /dev/null -o BatchMode=yes -p 9 127.0.0.1"),
         Command("ssh -Q cipher | head -3")],
     "scp": [Command("scp words copy; cmp words copy; scp none x")],
