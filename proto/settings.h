@@ -34,6 +34,10 @@ inline constexpr Setting kSettings[] = {
      "a path of fewer than 1024 characters"},
     {"GPUPROBE_RANK", Kind::kNumber, "", "", 0, 1 << 24, "rank of this process; overrides the launcher's"},
     {"GPUPROBE_DISABLE", Kind::kFlag, "0", "", 0, 1, "1: the library does nothing"},
+    {"GPUPROBE_IN_SANDBOX", Kind::kFlag, "0", "", 0, 1,
+     "1: record although a system-call filter (seccomp) is in force that the container does not have; it "
+     "must "
+     "allow what docs/loading.md lists"},
     {"GPUPROBE_VERBOSE", Kind::kFlag, "0", "", 0, 1, "1: print a line on stderr that says what is captured"},
     {"GPUPROBE_FLUSH_MS", Kind::kNumber, "500", "ms", 10, 60000,
      "how often finished records are collected and sent"},

@@ -153,8 +153,7 @@ void* WriterMain(void*) noexcept {
 
 void AwaitWriter() noexcept {
   // A child that shares our memory, or has a copy of it, has no such thread.
-  if (static_cast<pid_t>(syscall(SYS_getpid)) == writer_process)
-    WaitForSet(writer_done, kAwaitedMs);
+  if (static_cast<pid_t>(syscall(SYS_getpid)) == writer_process) WaitForSet(writer_done, kAwaitedMs);
 }
 
 struct LoadOrder {

@@ -3,6 +3,7 @@
 #include "injector/capture/memory/part.h"
 #include "injector/capture/nccl/part.h"
 #include "injector/capture/nvtx/part.h"
+#include "injector/capture/sandbox/part.h"
 #include "injector/core/part.h"
 #include "injector/core/recording.h"
 
@@ -11,7 +12,7 @@ namespace gpuprobe::injector {
 namespace {
 
 // In the order in which they start.
-const Part* const kParts[] = {&kNvtxPart, &kNcclPart, &kMemoryPart};
+const Part* const kParts[] = {&kNvtxPart, &kNcclPart, &kMemoryPart, &kSandboxPart};
 
 void ForEach(void (*Part::*step)() noexcept) noexcept {
   for (const Part* part : kParts) {

@@ -23,6 +23,7 @@
 #include "injector/core/host_clock.h"
 #include "injector/core/host_state.h"
 #include "injector/core/recording.h"
+#include "injector/core/sandbox.h"
 #include "injector/core/self_report.h"
 #include "injector/core/standard_error.h"
 #include "injector/core/step_gate.h"
@@ -72,10 +73,18 @@ const char* LibraryPath() noexcept {
   return path;
 }
 
+bool AllowedInSandbox() noexcept {
+  const char* value = getenv("GPUPROBE_IN_SANDBOX");
+  return value != nullptr && std::strcmp(value, "1") == 0;
+}
+
 bool Disabled() noexcept {
   const char* value = getenv("GPUPROBE_DISABLE");
   return value != nullptr && std::strcmp(value, "1") == 0;
 }
+
+// Before anything else is done, and silent: a line takes a thread.
+bool MustStayOut() noexcept { return Disabled() || (!AllowedInSandbox() && IsInSandbox()); }
 
 bool Preloaded() noexcept {
   const char* value = getenv("LD_PRELOAD");
@@ -201,8 +210,13 @@ CuptiSession::StartResult StartSession(Probe& p) noexcept {
 
 // On the thread that calls exit(), after the handlers that were registered later than ours.
 void OnExit() noexcept {
-  if (probe != nullptr && InWatchedProcess()) probe->thread.Finish();
+  // In this order: under a filter of the program's, asking the kernel who we are may be the end.
+  if (probe != nullptr && !probe->thread.finish_requested() && InWatchedProcess())
+    probe->thread.Finish(ProbeThread::End::kExit);
 }
+
+// On the thread that is about to install a filter.
+void EndBeforeFilter() noexcept { probe->thread.Finish(ProbeThread::End::kFilter); }
 
 // Where memory is limited, everything is made smaller together; what then does not fit is counted.
 bool MapAll(Probe& p) noexcept {
@@ -298,13 +312,14 @@ void StartOnce() noexcept {
     made->connection.Close();
     return;
   }
+  if (!AllowedInSandbox()) end_before_filter.store(EndBeforeFilter, std::memory_order_release);
   atexit(OnExit);
 }
 
 }  // namespace
 
 void AnnounceLibrary(char* const* kernel_environment) noexcept {
-  if (Disabled()) return;
+  if (MustStayOut()) return;
   const bool at_start = LoadedAtStart();
   RememberStandardError(at_start);
   const char* path = LibraryPath();
@@ -314,7 +329,7 @@ void AnnounceLibrary(char* const* kernel_environment) noexcept {
 }
 
 void StartProbe() noexcept {
-  if (Disabled() || !Transition(LifecycleState::kOff, LifecycleState::kStarting)) return;
+  if (MustStayOut() || !Transition(LifecycleState::kOff, LifecycleState::kStarting)) return;
   RunWithRoom(StartOnce);
 }
 

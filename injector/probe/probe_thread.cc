@@ -269,9 +269,21 @@ void ProbeThread::Loop() noexcept {
   RefreshNcclIdentity(true);
   Collect(true);
   CloseLifecycle();
+  if (for_filter_.load(std::memory_order_relaxed)) return LeaveSandbox();
   SayGoodbye();
   AwaitPlace();
   if (sender_.refusal()[0] != '\0') SayEnd();
+  autostart_->ReleaseLock();
+  connection_->Close();
+}
+
+// The process goes on without us: no Bye, so that the report says that the rest is missing.
+void ProbeThread::LeaveSandbox() noexcept {
+  Say("the program installs a system-call filter (seccomp) that may kill it; recording ends here. "
+      "GPUPROBE_IN_SANDBOX=1 goes on.");
+  const int64_t left = ExitTimeLeftMs();
+  sender_.Pump(left > 0 ? static_cast<int>(left) : 0);
+  session_->Stop();
   autostart_->ReleaseLock();
   connection_->Close();
 }
@@ -507,8 +519,9 @@ void ProbeThread::RefreshNcclIdentity(bool final) noexcept {
   stream_->builder.DefineNcclIdentity(rank, world_size);
 }
 
-void ProbeThread::Finish() noexcept {
+void ProbeThread::Finish(End end) noexcept {
   if (InForkedChild() || finish_requested_.load(std::memory_order_relaxed)) return;
+  for_filter_.store(end == End::kFilter, std::memory_order_relaxed);
   finish_requested_.store(true, std::memory_order_release);
   WakeProbeThread();
   if (WaitForSet(done_word_, options_.exit_wait_ms)) AwaitThreadsEnd();

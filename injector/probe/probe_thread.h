@@ -48,8 +48,14 @@ class ProbeThread {
   // False when the process cannot have another thread.
   [[nodiscard]] bool Start(const Options& options, const HelloFacts& facts) noexcept;
 
-  // The process ends: waits until the last records are sent, at most exit_wait_ms; never joins.
-  void Finish() noexcept;
+  // What ends the recording.
+  enum class End {
+    kExit,    // of the process
+    kFilter,  // which would kill the process for what the thread does; the process goes on
+  };
+  // Waits until the last records are sent, at most exit_wait_ms; never joins. Once.
+  void Finish(End end) noexcept;
+  bool finish_requested() const noexcept { return finish_requested_.load(std::memory_order_acquire); }
 
  private:
   static void* Main(void* self) noexcept;
@@ -60,6 +66,7 @@ class ProbeThread {
   bool MayStillConnect() noexcept;
   void Loop() noexcept;
   void SayGoodbye() noexcept;
+  void LeaveSandbox() noexcept;
   bool TryAgain() noexcept;
   void StartAnother() noexcept;
   void RestUntil(int64_t deadline_ms, uint32_t seen) noexcept;
@@ -76,7 +83,7 @@ class ProbeThread {
   bool Called(uint32_t* seen) noexcept;
   void SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept;
   void PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept;
-  bool finishing() const noexcept { return finish_requested_.load(std::memory_order_acquire); }
+  bool finishing() const noexcept { return finish_requested(); }
   int64_t ExitTimeLeftMs() noexcept;
 
   Stream* stream_;
@@ -104,6 +111,7 @@ class ProbeThread {
   int starts_ = 0;           // of collectors in the place of one that died
 
   std::atomic<bool> finish_requested_{false};
+  std::atomic<bool> for_filter_{false};
   int64_t finish_deadline_ms_ = 0;      // set by the thread itself
   std::atomic<uint32_t> done_word_{0};  // 1: the thread has ended its work (futex)
   std::atomic<int> thread_id_{0};

@@ -422,12 +422,37 @@ class Limits(BadSituations):
 
     @hazard("a sandbox refuses sockets (seccomp, EPERM)", sees="output and status unchanged", counted="nothing can be sent; nothing is recorded")
     def test_sandbox_without_sockets(self):
-        report = self.compare("no-sockets", "work:5", "print:done", env={"GPUPROBE_AUTOSTART": "0"})
-        self.assertEqual(self.kernels(report), 0)
+        for extra in ({"GPUPROBE_AUTOSTART": "0"}, {"GPUPROBE_AUTOSTART": "0", "GPUPROBE_IN_SANDBOX": "1"}):
+            report = self.compare("no-sockets", "work:5", "print:done", env=extra)
+            self.assertEqual(self.kernels(report), 0)
 
     @hazard("a sandbox refuses sockets (seccomp) while the probe is recording", sees="output and status unchanged", counted="the open connection stays in use, nothing lost")
     def test_sandbox_after_the_start(self):
         self.assert_kernels(self.compare("work:5", "no-sockets", "work:5", "print:done"), 10)
+
+    @hazard("a sandbox kills the program (seccomp) for what only the probe would do, before CUDA starts", sees="output and status unchanged",
+            counted="nothing is recorded, in silence: the sandbox might not even allow a line. GPUPROBE_IN_SANDBOX=1 overrides it")
+    def test_killing_sandbox(self):
+        for extra in ({"GPUPROBE_AUTOSTART": "0"}, {"GPUPROBE_SOCKET": None, "GPUPROBE_AUTOSTART": None}):
+            self.assertEqual(self.kernels(self.compare("kill-filter:3", "work:5", "print:done", env=extra)), 0)
+
+    @hazard("the program installs a filter that kills it (seccomp) for what only the probe would do, while it is recorded", sees="output and status unchanged",
+            counted="recording ends before the filter is in force; one line says so, and the rank is marked as cut off")
+    def test_killing_sandbox_after_the_start(self):
+        for way, how in enumerate(("prctl", "seccomp", "seccomp for all threads")):
+            for name, loading in LOADINGS.items():
+                with self.subTest(loading=name, way=how):
+                    operations = ["work:5", f"kill-filter:{way}", "spin-long", "work:5", "print:done"]
+                    plain = self.run_program([BAD_SITUATIONS, *operations], env={"GPUSIM_TRUTH": None})  # the filter forbids to write it
+                    self.assertEqual((plain.returncode, plain.stdout), (0, b"done\n"), str(plain))
+                    collector = harness.Collector(self)
+                    probed = self.run_program([BAD_SITUATIONS, *operations], env={**collector.env(), **loading, "GPUSIM_TRUTH": None})
+                    self.assertEqual((probed.returncode, probed.stdout), (plain.returncode, plain.stdout), str(probed))
+                    self.assertIn(b"gpuprobe: the program installs a system-call filter (seccomp) that may kill it; recording ends here", probed.stderr)
+                    self.assertEqual(collector.stop().returncode, 0)
+                    report = self.report(collector.out)
+                    self.assert_kernels(report, 5)
+                    self.assertTrue(report["ranks"][0]["cut_off"])
 
     @hazard("the collector's files may not grow (RLIMIT_FSIZE)", sees="output and status unchanged", counted="the collector survives and reports that records could not be written")
     def test_collector_that_cannot_write(self):

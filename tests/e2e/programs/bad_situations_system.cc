@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -192,6 +193,12 @@ void RealTime(int) {
 // Until the probe's thread has done what it does once in a while.
 void WaitLong(int) { usleep(700'000); }
 
+void SpinLong(int) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
 void ClearEnvironment(int) { clearenv(); }
 
 void CloseAll(int) {
@@ -211,6 +218,38 @@ void NoSockets(int) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
     std::abort();
+}
+
+// A filter that ends the process at what only a library beside the program does; `early`: and what loading
+// one does.
+std::vector<sock_filter> KillingFilter(bool early) {
+  std::vector<long> forbidden = {
+      SYS_socket, SYS_connect,          SYS_sendto, SYS_recvfrom,          SYS_poll,
+      SYS_fcntl,  SYS_getpid,           SYS_tgkill, SYS_madvise,           SYS_flock,
+      SYS_wait4,  SYS_process_vm_readv, SYS_getcwd, SYS_sched_setaffinity, SYS_clone,
+      SYS_uname,  SYS_clock_gettime};
+  if (!early) {
+    for (const long number : {SYS_openat, SYS_close, SYS_prctl, SYS_pread64, SYS_read, SYS_munmap})
+      forbidden.push_back(number);
+  }
+  std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const long number : forbidden) {
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0, 1));
+    code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+  }
+  code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  return code;
+}
+
+// Installed for this thread by prctl (0) or the system call (1), for all threads (2), or before CUDA (3).
+void KillFilter(int way) {
+  std::vector<sock_filter> code = KillingFilter(way == 3);
+  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) std::abort();
+  const long installed = way == 0 || way == 3 ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)
+                                              : syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                                                        way == 2 ? SECCOMP_FILTER_FLAG_TSYNC : 0, &program);
+  if (installed != 0) std::abort();
 }
 
 volatile sig_atomic_t on_alternate_stack = 0;
@@ -356,11 +395,13 @@ constexpr Situation kSituations[] = {
     {"leave-running", LeaveRunning},
     {"reap-all", ReapAll},
     {"wait-long", WaitLong},
+    {"spin-long", SpinLong},
     {"real-time", RealTime},
     {"set-user", SetUser},
     {"clear-environment", ClearEnvironment},
     {"close-all", CloseAll},
     {"no-sockets", NoSockets},
+    {"kill-filter", KillFilter},
     {"timers", Timers},
     {"every-signal", EverySignal},
     {"state", State},
