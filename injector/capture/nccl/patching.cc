@@ -71,18 +71,6 @@ class ApplicationThread {
   int cancelled_ = 0;
 };
 
-// True if a filter of system calls may end the process for one that the program does not make itself, or if
-// that is not known. Asks by calls that dlopen makes, too.
-bool ThreadIsConfined() noexcept {
-  char status[2048];
-  const int file = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
-  const ssize_t length = file < 0 ? 0 : read(file, status, sizeof(status));
-  if (file >= 0) close(file);
-  constexpr std::string_view kNoFilter = "\nSeccomp:\t0\n";
-  return length <= 0 ||
-         std::string_view(status, static_cast<size_t>(length)).find(kNoFilter) == std::string_view::npos;
-}
-
 // Before the slot is written: the first call through it must know.
 void* Lead(void* thunk) noexcept {
   if (!first_scan.load(std::memory_order_relaxed) && late_patches.load(std::memory_order_relaxed) % 2 == 0)
@@ -230,13 +218,13 @@ void PatchNewObjects() noexcept {
   }
 }
 
-// What dlopen does not need as well is asked of the kernel only where everything may be asked.
+// Once the recording has ended, perhaps because a sandbox begins (capture/sandbox/), nothing more is asked of
+// the kernel.
 void PatchBeforeUse() noexcept {
   const uint64_t adds = LoadedObjectsEver();
   if (adds == scanned_adds.load(std::memory_order_relaxed) || InForkedChild()) return;
-  if (first_scan.load(std::memory_order_relaxed)) return;
+  if (first_scan.load(std::memory_order_relaxed) || CurrentLifecycle() != LifecycleState::kLive) return;
   const ApplicationThread thread;
-  if (ThreadIsConfined()) return AskForScan();
   // First, so that the objects are scanned once more: the loader may still be at work on one of them.
   scans_left.store(kScansAfterChange, std::memory_order_relaxed);
   const ScanResult result = ScanRelocations(kPolicy, scanned_adds.load(std::memory_order_relaxed));
