@@ -106,8 +106,9 @@ class Hidden {
   }
   ~Hidden() {
     if (how_ == How::kUnmapped) {
-      mmap(PointerTo<void>(begin_), bytes_, PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+      EXPECT_EQ(mmap(PointerTo<void>(begin_), bytes_, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+                PointerTo<void>(begin_));
       std::memcpy(PointerTo<void>(begin_), copy_.data(), bytes_);
     }
     mprotect(PointerTo<void>(begin_), bytes_, protection_);
