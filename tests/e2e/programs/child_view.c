@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern char** environ;
-
 static int ByText(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
 
 static void PrintEnvironment(void) {
