@@ -221,7 +221,8 @@ void Race() {
   std::atomic<bool> over{false};
   std::thread other([&] {
     while (!over) {
-      mmap(page, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+      if (mmap(page, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != page)
+        std::abort();
       std::strcpy(page, "there");
       mprotect(page, kPage, PROT_NONE);
     }

@@ -69,5 +69,29 @@ TEST_F(OwnMemory, ATextMayReachIntoTheNextPage) {
   EXPECT_EQ(TextAt(Before(3)), "tensor");
 }
 
+TEST_F(OwnMemory, WideTextIsReadAsWell) {
+  wchar_t to[4];
+  EXPECT_EQ(CopyText(L"abc", to, 4), 3);
+  EXPECT_EQ(CopyText(L"abcdef", to, 4), 4);
+  std::memset(Before(8), 'x', 8);
+  EXPECT_EQ(CopyText(reinterpret_cast<const wchar_t*>(Before(8)), to, 4), -1);
+}
+
+// As in a sandbox that does not allow process_vm_readv.
+TEST_F(OwnMemory, IsLookedAtFirstWhereTheKernelMayNotCopy) {
+  RefuseCopiesForTest(true);
+  char to[8];
+  std::memcpy(Before(4), "abc", 4);
+  errno = ENOENT;
+  EXPECT_EQ(ReadMemory(Before(4), to, 4), ReadResult::kRead);
+  EXPECT_STREQ(to, "abc");
+  EXPECT_EQ(ReadMemory(Before(4), to, 8), ReadResult::kGone);
+  EXPECT_EQ(ReadMemory(reinterpret_cast<const void*>(-4), to, 8), ReadResult::kGone);
+  EXPECT_EQ(ReadMemory("a constant", to, 8), ReadResult::kRead);
+  EXPECT_EQ(TextAt(Before(4)), "abc");
+  EXPECT_EQ(errno, ENOENT) << "the program's";
+  RefuseCopiesForTest(false);
+}
+
 }  // namespace
 }  // namespace gpuprobe::injector
