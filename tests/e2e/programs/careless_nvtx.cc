@@ -32,13 +32,16 @@ char* MapPages(size_t pages) {
   return static_cast<char*>(memory);
 }
 
-// What is mapped next may get its place.
+// Where nobody maps anything who does not ask for that place.
 template <typename T = char>
 T* Gone() {
-  char* memory = MapPages(2);
-  std::strcpy(memory, "gone");
-  munmap(memory, 2 * kPage);
-  return reinterpret_cast<T*>(memory);
+  static uintptr_t next = uintptr_t{1} << 44;
+  void* place = reinterpret_cast<void*>(next += 16 * kPage);
+  void* memory = mmap(place, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  std::strcpy(static_cast<char*>(memory), "gone");
+  munmap(memory, kPage);
+  return static_cast<T*>(memory);
 }
 
 // The last `bytes` bytes of a page before one that cannot be read.
