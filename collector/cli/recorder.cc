@@ -76,6 +76,7 @@ class Recorder::Sink : public ingest::FrameSink {
     frame.mutable_connection()->set_open(open);
     process_.ApplyConnection(frame.connection());
     recorder_.Note(log_.Append(frame.SerializeAsString(), MonotonicNs()));
+    recorder_.Note(log_.Flush());  // nothing else may come before the collector's end
   }
 
   Recorder& recorder_;
