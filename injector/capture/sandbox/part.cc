@@ -1,5 +1,6 @@
 #include "injector/capture/sandbox/part.h"
 
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -57,8 +58,16 @@ bool Concerns(const char* symbol) noexcept {
   return std::strcmp(symbol, "prctl") == 0 || std::strcmp(symbol, "syscall") == 0;
 }
 
+// Whether the program's libraries find the C library's, and not a function of the program's own.
+struct Found {
+  bool prctl = false;
+  bool syscall = false;
+};
+constinit Found found_in_libc;
+
 void* Replacement(const ElfObject& object, const nccl::Slot& slot) noexcept {
   const bool is_prctl = slot.symbol[0] == 'p';
+  if (!(is_prctl ? found_in_libc.prctl : found_in_libc.syscall)) return nullptr;
   void* const real = is_prctl ? reinterpret_cast<void*>(&prctl) : reinterpret_cast<void*>(&syscall);
   const bool unresolved =
       slot.type == R_X86_64_JUMP_SLOT && object.Contains(reinterpret_cast<uintptr_t>(slot.value));
@@ -77,6 +86,12 @@ void Patch() noexcept {
   if (result.patched > 0) CountSelf(SelfCounter::kRelocationsPatched, result.patched);
 }
 
+void Start() noexcept {
+  found_in_libc = {dlsym(RTLD_DEFAULT, "prctl") == reinterpret_cast<void*>(&prctl),
+                   dlsym(RTLD_DEFAULT, "syscall") == reinterpret_cast<void*>(&syscall)};
+  Patch();
+}
+
 void PatchNew() noexcept {
   if (scans_left == 0 && nccl::LoadedObjectsEver() == scanned_adds) return;
   if (scans_left > 0) --scans_left;
@@ -85,7 +100,7 @@ void PatchNew() noexcept {
 
 }  // namespace
 
-const Part kSandboxPart{"sandbox", Patch, PatchNew, nullptr};
+const Part kSandboxPart{"sandbox", Start, PatchNew, nullptr};
 
 }  // namespace gpuprobe::injector
 
