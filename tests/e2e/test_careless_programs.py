@@ -12,19 +12,19 @@ CARELESS_SIGNALS = os.path.join(BUILD, "tests", "e2e", "careless_signals")
 
 class CarelessPrograms(harness.EndToEndTest):
 
-    def compare(self, *command):
+    def compare(self, *command, env=None):
         """Runs the program without and with the probe; returns the records, and the report's part on trust."""
         plain = self.run_program(command)
         self.forget_truth()
         collector = harness.Collector(self)
-        probed = self.run_program(command, env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, "NVTX_INJECTION64_PATH": LIBRARY})
+        probed = self.run_program(command, env={**collector.env(), **(env or {}), "CUDA_INJECTION64_PATH": LIBRARY, "NVTX_INJECTION64_PATH": LIBRARY})
         self.assertEqual(probed.outcome[:2], plain.outcome[:2], str(probed))
         self.stderr = probed.stderr.decode()
         self.assertEqual(collector.stop().returncode, 0)
         return self.export(collector.out), self.report(collector.out)["trust"]
 
-    def check_pointers(self, *arguments):
-        records, trust = self.compare(CARELESS_NVTX, *arguments)
+    def check_pointers(self, *arguments, env=None):
+        records, trust = self.compare(CARELESS_NVTX, *arguments, env=env)
         ranges = Counter(r["name"] for r in records if r["kind"] == "range")
         # Four calls with each of five texts, two with each of two wide ones, three with each of two structs; two texts on stacks that are gone.
         unreadable = ranges.pop("(unreadable)")
@@ -42,7 +42,7 @@ class CarelessPrograms(harness.EndToEndTest):
 
     @hazard("the same in a sandbox that refuses process_vm_readv", sees="output and status unchanged", counted="the same")
     def test_pointers_to_nothing_in_a_sandbox(self):
-        self.check_pointers("refused")
+        self.check_pointers("refused", env={"GPUPROBE_IN_SANDBOX": "1"})
 
     @hazard("NVTX is called with a text that another thread unmaps in the meantime", sees="output and status unchanged",
             counted="each range has the text or is called (unreadable)")

@@ -404,11 +404,12 @@ class WhoseRank(NcclWays):
 class LateModule(NcclWays):
     """NCCL comes with a module that is opened long after CUDA was initialised, and is called at once.
 
-    The probe's thread, not the program's, leads its calls to the probe: those before that are known from what NCCL tells its plugin, else by their kernels.
-    When it does is the machine's matter; the tests of torn groups below wait for it.
+    Its calls lead to the probe from the first one on, if the thread that opened it looks a function up in it. Else the probe's thread patches it a little
+    later: calls before that are known from what NCCL reports to its plugin, else by their kernels. The tests of torn groups below wait for it.
     """
 
     COMMAND = [LAUNCH_RANKS, "4", OPENS_MODULE, LATE_COLLECTIVES, "2", "2"]
+    TORN = {"CUDA_INJECTION64_PATH": LIBRARY, "NCCL_PROFILER_PLUGIN": LIBRARY, "OPENS_ON_ANOTHER_THREAD": "1", "GPUPROBE_FLUSH_MS": "1200"}
 
     def test_every_call_with_its_communicator(self):
         out = self.record(self.COMMAND, {"CUDA_INJECTION64_PATH": LIBRARY}, 4)
@@ -456,7 +457,7 @@ class LateModule(NcclWays):
 
     def test_a_group_that_begins_before_its_calls_are_led_to_the_probe(self):
         module = os.path.join(BUILD, "tests", "e2e", "hard_way_module.so")
-        out = self.record([OPENS_MODULE, module, "torn"], {"CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "1200"}, 2)
+        out = self.record([OPENS_MODULE, module, "torn"], self.TORN, 2)
         _, captured, _ = self.hold_against_truth(out)
         calls = [record for record in captured if record["kind"] == "collective"]
         self.assertEqual({record["source"] for record in calls if record["count"] < 300}, {"plugin"})
@@ -466,8 +467,7 @@ class LateModule(NcclWays):
         """It tells its plugin of calls when they have been launched: the wrapper's calls are the wrapper's, in the order in which they were issued."""
         module = os.path.join(BUILD, "tests", "e2e", "hard_way_module.so")
         for version in ("1", "4"):
-            out = self.record([OPENS_MODULE, module, "torn"], {"CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "1200",
-                                                               "GPUSIM_NCCL_PLUGIN_VERSION": version}, 2)
+            out = self.record([OPENS_MODULE, module, "torn"], {**self.TORN, "GPUSIM_NCCL_PLUGIN_VERSION": version}, 2)
             happened, captured = ([record for record in records if record["kind"] == "collective"] for records in (self.truth(), self.export(out)))
             fields = ("pid", "device", "op", "count", "datatype", "seq", "start_ns", "end_ns", "correlation")
             self.assertEqual(truth.multiset_difference("collective", fields, happened, captured), [])
@@ -477,8 +477,7 @@ class LateModule(NcclWays):
     def test_a_torn_group_without_the_plugin(self):
         """What was called before is known by the kernel only, which the calls after it share."""
         module = os.path.join(BUILD, "tests", "e2e", "hard_way_module.so")
-        out = self.record([OPENS_MODULE, module, "torn"], {"CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "1200",
-                                                           "NCCL_PROFILER_PLUGIN": "/somebody/elses.so"}, 2)
+        out = self.record([OPENS_MODULE, module, "torn"], {**self.TORN, "NCCL_PROFILER_PLUGIN": "/somebody/elses.so"}, 2)
         def calls(records):
             return sorted((record["device"], record["count"], record["start_ns"], record["end_ns"]) for record in records
                           if record["kind"] == "collective" and record["count"] != 100)

@@ -12,6 +12,7 @@
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
+#include "collector/model/clock/device_clock.h"
 #include "collector/model/job/late_steps.h"
 #include "tests/collector/testing/units.h"
 
@@ -541,7 +542,8 @@ TEST(FindingRules, TheHelpNamesTheThresholdsThatDecide) {
       {"capture-incomplete", {1, t::kLateRecordsOneIn}},
       {"costly-capture", {Percents(t::kCostlyTimeShare)}},
       {"graph-nodes", {Percents(t::kGraphNodesTimeShare), Percents(t::kInvalidNodesShare)}},
-      {"clock-stepped", {static_cast<double>(t::kClockStepNs) / 1e6}}};
+      {"clock-stepped", {static_cast<double>(t::kClockStepNs) / 1e6}},
+      {"device-clock", {static_cast<double>(model::DeviceClock::kAgreesWithinNs) / 1e6}}};
   size_t found = 0;
   for (const FindingRule& rule : FindingRules()) {
     const auto numbers = expected.find(rule.id);

@@ -156,6 +156,7 @@ class PartsAway : public LiveProbe, public ::testing::WithParamInterface<const c
 
 TEST_P(PartsAway, TheObjectIsLeftOutUntilTheyAreBack) {
   void* nccl = dlopen(FAKE_NCCL_A, RTLD_NOW | RTLD_LOCAL);
+  PatchLoadedObjects();  // everything but the victim
   void* victim = dlopen(VICTIM_LAZY, RTLD_LAZY | RTLD_LOCAL);
   ASSERT_NE(victim, nullptr) << dlerror();
   const ObjectPart part = FindPart(GetParam());
