@@ -241,7 +241,7 @@ std::vector<FindingRule> RunRules() {
                        static_cast<double>(t::kClockStepNs) / 1e6),
        ClockStepped},
       {"device-clock", Severity::kInfo,
-       absl::StrFormat("CUPTI's clock differed from the program's by more than %g ms",
+       absl::StrFormat("CUPTI's clock differed from the system's by more than %g ms",
                        static_cast<double>(model::DeviceClock::kAgreesWithinNs) / 1e6),
        DeviceClock},
       {"detail-dropped", Severity::kInfo, "individual records were dropped to stay within --keep",

@@ -322,7 +322,7 @@ void DeviceClock(const Report& report, std::vector<Finding>& out) {
   const std::string by = Duration(std::abs(static_cast<double>(ahead_ns)));
   out.push_back(
       {.statement = absl::StrCat("CUPTI's clock is ", by, ahead_ns > 0 ? " ahead of" : " behind",
-                                 " the program's; device times were corrected."),
+                                 " the system's; device times were corrected."),
        .evidence =
            "The first work on the device seemed to run before its launch or after its record arrived. "
            "Delays between launch and start are relative to the shortest one; exported records keep "

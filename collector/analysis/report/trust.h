@@ -30,7 +30,7 @@ struct Trust {
   uint64_t host_time_error_ns =
       0;                      // bound of the error of launch, call and range times; 0: the system's clock
   int64_t clock_step_ns = 0;  // largest, over all processes
-  int64_t device_clock_ahead_ns = 0;  // CUPTI's clock before the program's; largest, over all processes
+  int64_t device_clock_ahead_ns = 0;  // CUPTI's clock before the system's; largest, over all processes
   uint64_t batches_missing = 0;
   uint64_t recorded_elsewhere = 0;  // earlier records of processes that another collector recorded first
   uint64_t device_records_unattributed = 0;  // their launch was not seen: in totals, in no phase

@@ -26,7 +26,7 @@ class ContinuousClock {
   static constexpr size_t kMaxStreams = 1024;  // beyond, the number of a launch alone decides
 
   bool moved() const { return shift_ns_ != 0 || device_ahead_ns_ != 0; }
-  // CUPTI's clock is so much ahead of the program's (device_clock.h): its records are moved back by it.
+  // CUPTI's clock is so much ahead of the system's (device_clock.h): its records are moved back by it.
   void SetDeviceAhead(int64_t by_ns) { device_ahead_ns_ = by_ns; }
   uint64_t FromDevice(uint64_t time_ns) const { return time_ns - static_cast<uint64_t>(device_ahead_ns_); }
   // The clock was set `by_ns` back before this batch was sealed, and after the one before, which was at

@@ -1,8 +1,8 @@
-// Notices when CUPTI's clock is not the program's, and by how much they differ.
+// Notices when CUPTI's clock is not the system's, which the probe reads, and by how much they differ.
 //
-// Both are CLOCK_REALTIME as a rule. They are not where the program's clock is faked in front of the probe
-// and not in front of CUPTI (libfaketime, a library of the program's own), or where another tool gave CUPTI a
-// clock: with a program clock that is five years slow, kernels seem to run five years after their launches.
+// Both are CLOCK_REALTIME as a rule. They are not where a library fakes the clock for all that look it up by
+// name, as libfaketime does (the probe is bound to the C library's), or where another tool gave CUPTI a
+// clock: with a CUPTI clock that is five years ahead, kernels seem to run five years after their launches.
 // Work on the device cannot begin before the probe or before its own launch, and its record cannot arrive
 // before it has ended. The first records decide, and for good: afterwards only steps of the clock count
 // (continuous_clock.h). The difference is then the smallest delay between a launch and its start, so that the
@@ -27,7 +27,7 @@ class DeviceClock {
 
   // Before the records of every batch. `start`: both clocks of the program when it said hello.
   void BeginBatch(const v1::Batch& batch, const v1::ClockPair& start);
-  // By how much CUPTI's clock is ahead of the program's; 0: they agree, or there were no records yet.
+  // By how much CUPTI's clock is ahead of the system's; 0: they agree, or there were no records yet.
   int64_t ahead_ns() const { return ahead_ns_; }
 
  private:
