@@ -301,14 +301,15 @@ return 4
     "gdb": Interpreter("gdb", "script", r"""
 import ctypes, os
 import gdb
-print(ctypes.CDLL(os.environ["MODULE"]).start_cuda())
-os.environ["A"] = "1"
-gdb.execute("shell child_view")
-gdb.execute("set environment B 2")
-gdb.execute("unset environment HOME")
+# Before CUDA's threads are there: they block no signal, and gdb waits for a SIGCHLD that is delivered to its main thread.
 gdb.execute("file /bin/true")
 gdb.execute("run")
 print(gdb.parse_and_eval("$_exitcode"))
+print(ctypes.CDLL(os.environ["MODULE"]).start_cuda())
+os.environ["A"] = "1"
+gdb.execute("set environment B 2")
+gdb.execute("unset environment HOME")
+gdb.execute("shell child_view")
 """, "cp script script.py; gdb -nx -batch -ex 'set startup-with-shell off' -x script.py 2>&1", cuda=1,
                        volatile=r"process \d+|\[Thread debugging[^\n]*|Using host libthread_db[^\n]*|\[?(New )?LWP \d+[^\n]*|children of the parent: \d+|\(No debugging symbols[^\n]*|0x[0-9a-f]+"),
     "vim": Interpreter("vim", "script", r"""
