@@ -157,8 +157,8 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
   return thunk == slot.value ? nullptr : Lead(thunk);
 }
 
-// "nccl..", "pnccl..", "cupti..", dlsym, dlopen and getenv. Whatever passes costs a call of the kernel's, which
-// reads the slot.
+// "nccl..", "pnccl..", "cupti..", dlsym, dlopen and getenv. Whatever passes costs a call of the kernel's,
+// which reads the slot.
 bool Concerns(const char* symbol) noexcept {
   switch (symbol[0]) {
     case 'n':
