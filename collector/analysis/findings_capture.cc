@@ -19,6 +19,7 @@ std::string CutOffText(const Report& report, const std::vector<CutOff>& processe
   constexpr size_t kNamed = 2;
   constexpr size_t kRanges = 8;
   std::vector<std::string> who;
+  who.reserve(processes.size());
   for (const CutOff& c : processes) who.push_back(c.who);
   std::vector<int> ranks;
   for (const RankReport& r : report.ranks) {

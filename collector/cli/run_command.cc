@@ -13,7 +13,6 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "collector/cli/command.h"
 #include "collector/cli/launch.h"
 #include "collector/cli/signals.h"
@@ -52,18 +51,28 @@ int CollectHere(RunChannel channel, absl::FunctionRef<int(RunChannel channel)> c
   return code;
 }
 
-bool IsStopped(pid_t pid) {
+struct ProcessStat {
+  char state = '?';
+  pid_t parent = 0;
+};
+
+// Of a process that has gone: state '?', parent 0.
+ProcessStat StatOf(pid_t pid) {
   char name[64];
   std::snprintf(name, sizeof(name), "/proc/%d/stat", static_cast<int>(pid));
   const int fd = open(name, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
+  if (fd < 0) return {};
   char text[512];
-  const ssize_t n = read(fd, text, sizeof(text));
+  const ssize_t n = read(fd, text, sizeof(text) - 1);
   close(fd);
-  const absl::string_view stat(text, n > 0 ? static_cast<size_t>(n) : 0);
-  const size_t name_end = stat.rfind(") ");
-  return name_end != absl::string_view::npos && name_end + 2 < stat.size() && stat[name_end + 2] == 'T';
+  text[n > 0 ? n : 0] = '\0';
+  const char* name_end = std::strrchr(text, ')');
+  ProcessStat stat;
+  if (name_end == nullptr || std::sscanf(name_end, ") %c %d", &stat.state, &stat.parent) != 2) return {};
+  return stat;
 }
+
+bool IsStopped(pid_t pid) { return StatOf(pid).state == 'T'; }
 
 class RunWaiter {
  public:
@@ -141,8 +150,10 @@ class RunWaiter {
   void OnSignal(const signalfd_siginfo& info) {
     if (info.ssi_signo == SIGCHLD) return;
     if (!command_ended_) {
-      // A signal that the terminal sent went to the whole foreground group, the command included.
-      if (info.ssi_code != SI_KERNEL) kill(command_, static_cast<int>(info.ssi_signo));
+      // A signal that the terminal sent went to the whole foreground group, the command included; so did one
+      // that a process of the command's sent to its own group.
+      if (info.ssi_code != SI_KERNEL && !IsOfCommand(static_cast<pid_t>(info.ssi_pid)))
+        kill(command_, static_cast<int>(info.ssi_signo));
       return;
     }
     if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) return;
@@ -150,6 +161,16 @@ class RunWaiter {
     if (hurried_) return Abandon("was interrupted");
     hurried_ = true;
     channel_.Send(RunMessageKind::kHurry);
+  }
+
+  // Whether the process is the command or descends from it. False for one that has ended.
+  bool IsOfCommand(pid_t pid) const {
+    constexpr int kMostGenerations = 64;
+    for (int generation = 0; generation < kMostGenerations && pid > 1; ++generation) {
+      if (pid == command_) return true;
+      pid = StatOf(pid).parent;
+    }
+    return false;
   }
 
   void NoteCollectorEnd() {

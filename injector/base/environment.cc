@@ -1,5 +1,7 @@
 #include "injector/base/environment.h"
 
+#include <elf.h>
+#include <link.h>
 #include <sys/single_threaded.h>
 #include <unistd.h>
 
@@ -30,19 +32,32 @@ char* Write(const Variable& variable, char* text) noexcept {
   return stpcpy(text, variable.value) + 1;
 }
 
+struct AuxiliaryVector {
+  const void* start;
+  size_t bytes;  // with the entry that ends it
+};
+
+AuxiliaryVector FindAuxiliaryVector(const void* start) noexcept {
+  const auto* entry = static_cast<const ElfW(auxv_t)*>(start);
+  while (entry->a_type != AT_NULL) ++entry;
+  return {start,
+          static_cast<size_t>(reinterpret_cast<const char*>(entry + 1) - static_cast<const char*>(start))};
+}
+
 }  // namespace
 
 bool AddBeforeMain(char* const* kernel_array, const Variable* variables, size_t count) noexcept {
   if (kernel_array == nullptr || environ != kernel_array || __libc_single_threaded == 0) return false;
   size_t before = 0;
   while (kernel_array[before] != nullptr) ++before;
-  size_t bytes = (before + count + 1) * sizeof(char*);
+  const AuxiliaryVector auxiliary = FindAuxiliaryVector(kernel_array + before + 1);
+  size_t bytes = (before + count + 1) * sizeof(char*) + auxiliary.bytes;
   for (size_t i = 0; i < count; ++i)
     bytes += std::strlen(variables[i].name) + std::strlen(variables[i].value) + sizeof("=");
   auto* array = static_cast<char**>(MapMemory(bytes));
   if (array == nullptr) return false;
   std::memcpy(array, kernel_array, before * sizeof(char*));
-  char* text = reinterpret_cast<char*>(array + before + count + 1);
+  char* text = reinterpret_cast<char*>(array + before + count + 1) + auxiliary.bytes;
   size_t used = before;
   for (size_t i = 0; i < count; ++i) {
     if (getenv(variables[i].name) != nullptr) continue;
@@ -52,6 +67,7 @@ bool AddBeforeMain(char* const* kernel_array, const Variable* variables, size_t 
   if (used == before) {
     UnmapMemory(array, bytes);
   } else {
+    std::memcpy(array + used + 1, auxiliary.start, auxiliary.bytes);
     environ = array;
   }
   return true;

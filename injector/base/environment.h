@@ -4,7 +4,8 @@
 // or edit it in place, and each of them breaks if somebody else's array stands there. So variables reach
 // libraries in two ways:
 // - Before main, while `environ` is still the array that the kernel made: a longer copy takes its place.
-//   Whoever comes later starts from that copy, as from the kernel's: main gets it as its third argument.
+//   Whoever comes later starts from that copy, as from the kernel's: main gets it as its third argument, and
+//   the auxiliary vector follows it, which some programs look for there.
 // - Afterwards: the answer to getenv. Patched slots (injector/capture/nccl/patching.cc) call AnsweringGetenv,
 //   which asks the program's getenv first. The array, and what children inherit, stay as they are.
 //
@@ -21,7 +22,8 @@ struct Variable {
   const char* value;
 };
 
-// Adds the variables that are not set, if `environ` is `kernel_array` and no other thread runs.
+// Adds the variables that are not set, if `environ` is `kernel_array`, which the auxiliary vector follows, and
+// no other thread runs.
 bool AddBeforeMain(char* const* kernel_array, const Variable* variables, size_t count) noexcept;
 
 // From now on AnsweringGetenv returns `value` for `name` if the environment does not have it. Both must

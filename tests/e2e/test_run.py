@@ -106,6 +106,17 @@ class Run(harness.EndToEndTest):
         self.assertEqual(finished.stdout, b"", "the program must not run when its record has no place")
 
 
+class SignalsOfTheCommandsOwn(harness.EndToEndTest):
+
+    @hazard("the command signals its own process group (kill 0), in which `gpuprobe run` is, too", sees="each signal arrives once",
+            counted="what was recorded is reported")
+    def test_a_signal_to_the_own_group_arrives_once(self):
+        counts = "import os, signal, time\nseen = []\nsignal.signal(signal.SIGUSR1, lambda *_: seen.append(1))\n"
+        for sender in ("os.kill(0, signal.SIGUSR1)", "os.system('kill -USR1 0')"):
+            finished = self.run_well([GPUPROBE, "run", "--quiet", "--", sys.executable, "-c", f"{counts}{sender}\ntime.sleep(0.5)\nprint(len(seen))"])
+            self.assertEqual(finished.stdout, b"1\n", str(finished))
+
+
 class RunWithoutItsCollector(harness.EndToEndTest):
     """Whatever ends the process that records, `gpuprobe run` stands for its command: it waits, forwards signals, and ends as the command does."""
 

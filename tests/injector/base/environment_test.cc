@@ -1,5 +1,6 @@
 #include "injector/base/environment.h"
 
+#include <elf.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ class Environment : public ::testing::Test {
     environ = before_;
     ForgetAnswersForTest();
   }
+  static char* Number(uintptr_t number) { return reinterpret_cast<char*>(number); }
   static std::vector<std::string> Now() {
     std::vector<std::string> entries;
     for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
@@ -29,7 +31,8 @@ class Environment : public ::testing::Test {
 
   char first_[8] = "FIRST=1";
   char second_[9] = "SECOND=2";
-  char* kernel_array_[3] = {first_, second_, nullptr};
+  // As on a new process's stack: the auxiliary vector follows, here with a page size and its end.
+  char* kernel_array_[7] = {first_, second_, nullptr, Number(AT_PAGESZ), Number(4096), nullptr, nullptr};
 
  private:
   char** const before_ = environ;
@@ -40,6 +43,15 @@ TEST_F(Environment, VariablesAreAddedBehindThoseOfTheKernelsArray) {
   EXPECT_TRUE(AddBeforeMain(kernel_array_, ours, 2));
   EXPECT_EQ(Now(), (std::vector<std::string>{"FIRST=1", "SECOND=2", "OURS=a", "ALSO=b"}));
   EXPECT_EQ(environ[0], first_);
+}
+
+TEST_F(Environment, TheAuxiliaryVectorFollowsTheLongerArray) {
+  const Variable ours[] = {{"SECOND", "ours"}, {"OURS", "a"}};
+  ASSERT_TRUE(AddBeforeMain(kernel_array_, ours, 2));
+  char** end = environ;
+  while (*end != nullptr) ++end;
+  EXPECT_EQ(std::vector<char*>(end + 1, end + 4),
+            (std::vector<char*>{Number(AT_PAGESZ), Number(4096), nullptr}));
 }
 
 TEST_F(Environment, AVariableThatIsSetIsLeftAlone) {
