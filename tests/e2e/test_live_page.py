@@ -170,7 +170,7 @@ class LivePage(harness.EndToEndTest):
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as several users")
     def test_other_users_who_take_every_connection(self):
-        """The owner is served as if they were not there, and everybody is told that the collector is well."""
+        """The owner is served as if they were not there, and health checks are answered for everyone."""
         recorded = self.recorded()
         for users in (1, 6):
             with self.subTest(users=users):

@@ -1,9 +1,7 @@
 #include "injector/capture/nccl/patching.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>

@@ -85,8 +85,8 @@ Context* ContextOf(void* context) noexcept {
   return known >= &contexts[0] && known <= &contexts[kPluginCommunicators - 1] ? known : nullptr;
 }
 
-// What NCCL has for a group's event that the other plugin was told of. Its own handle would not do: it may be
-// the same for all events.
+// The handle that NCCL gets for a group event which the other plugin receives, too. The plugin's own handle
+// would not do: it may be the same for all events.
 struct GroupHandle {
   std::atomic<bool> in_use;
   PluginEvent event;
