@@ -22,8 +22,8 @@ struct Variable {
   const char* value;
 };
 
-// Adds the variables that are not set, if `environ` is `kernel_array`, which the auxiliary vector follows, and
-// no other thread runs.
+// Adds the variables that are not set, if `environ` is `kernel_array`, which the auxiliary vector follows,
+// and no other thread runs.
 bool AddBeforeMain(char* const* kernel_array, const Variable* variables, size_t count) noexcept;
 
 // From now on AnsweringGetenv returns `value` for `name` if the environment does not have it. Both must
