@@ -3,7 +3,7 @@
 // process.
 //
 // Example: under CUPTI 13.0 (cuptiGetVersion 130000) the injector never forces a flush. It sends the bit of
-// that precaution with its versions, and the report says what is missing for it, and why.
+// that precaution with its versions, and the report says what is not recorded because of it, and why.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct KnownDefect {
   uint32_t before;  // the first one that does not
   Precaution precaution;
   std::string_view defect;    // what CUPTI does
-  std::string_view left_out;  // what is missing for it
+  std::string_view left_out;  // what is not recorded because of it
   std::string_view source;
 };
 

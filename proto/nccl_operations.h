@@ -1,6 +1,6 @@
 // NCCL's operations: one table of everything that follows from which operation a call is. The injector and
-// the collector ask it; nobody compares names. Plain constexpr data: no allocation, no dependency, usable
-// inside the profiled process.
+// the collector look it up instead of comparing names. Plain constexpr data: no allocation, no dependency,
+// usable inside the profiled process.
 //
 // Example: an AllGather of 4 MiB per rank over 8 ranks. `bytes` are each rank's, so 32 MiB are gathered
 // (algorithm bandwidth) and 28 MiB cross a link (bus bandwidth); a ring needs 7 rounds; no rank ends before
@@ -36,8 +36,8 @@ enum class Operation : uint8_t {
 enum class Meeting : uint8_t {
   kCollective,  // every rank of the communicator calls it
   kTransfer,    // a send meets a receive
-  kOneSided,    // writes to a peer, or waits for what peers wrote: no other rank's call is matched with it
-  kKernel,      // no call: what a kernel's name says if that carries calls of several operations
+  kOneSided,    // writes to a peer, or waits for peers' writes: matched with no other rank's call
+  kKernel,      // not a call: named by a kernel that carries calls of several operations
 };
 
 // What the bytes of a call mean, and how many cross each link: the definitions of nccl-tests
@@ -54,7 +54,7 @@ struct OperationFacts {
   std::string_view kernel;  // in the names of kernels that carry it; empty: it has none
   Meeting meeting;
   Volume volume;
-  uint8_t ring_rounds;  // times n - 1: how often a ring passes a part on; 0: a ring is not how it works
+  uint8_t ring_rounds;  // times n - 1: how often a ring passes a part on; 0: not done by a ring
   bool reduces;
   // No rank leaves before every other one has contributed, nor much later; the root of a broadcast does.
   bool ends_together;
@@ -110,6 +110,22 @@ constexpr bool IsOneSided(std::string_view name) noexcept {
   return FactsOf(name).meeting == Meeting::kOneSided;
 }
 constexpr bool IsSend(std::string_view name) noexcept { return OperationOf(name) == Operation::kSend; }
+
+// How the names of NCCL's kernels begin, from one of its versions to the next.
+inline constexpr std::string_view kKernelPrefixes[] = {"ncclDevKernel_", "ncclSymkDevKernel_",
+                                                       "ncclSymDevKernel_", "ncclKernel_"};
+
+// Whether a kernel has a name of NCCL's, plain or mangled as a function ("_Z40ncclDevKernel_AllReduce...").
+constexpr bool IsKernelName(std::string_view name) noexcept {
+  if (name.size() > 2 && name[0] == '_' && name[1] == 'Z') {
+    name.remove_prefix(2);
+    while (!name.empty() && name[0] >= '0' && name[0] <= '9') name.remove_prefix(1);
+  }
+  for (const std::string_view prefix : kKernelPrefixes) {
+    if (name.size() >= prefix.size() && name.compare(0, prefix.size(), prefix) == 0) return true;
+  }
+  return false;
+}
 
 // Every rank has a part of the result: how gradients are reduced.
 constexpr bool ReducesForAll(std::string_view name) noexcept {

@@ -19,7 +19,7 @@ struct Setting {
   int64_t minimum = 0;            // of a number, inclusive
   int64_t maximum = 0;
   std::string_view help;
-  std::string_view form = {};  // of a text: what it must be
+  std::string_view form = {};  // of a text: its required form
 };
 
 inline constexpr Setting kSettings[] = {
@@ -50,9 +50,9 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_QUEUE_MIB", Kind::kNumber, "64", "MiB", 1, 1024,
      "memory for batches that wait for the collector; beyond it, batches are dropped and counted"},
     {"GPUPROBE_KINDS", Kind::kText, "", "", 0, 0,
-     "kinds to record, from kernels,copies,memsets,syncs,memory,nccl,nvtx; default: all. NCCL's GPU times "
-     "come from kernels. Add graphs to record CUDA graph launches as a whole instead of node by node",
-     "a list of kernels, copies, memsets, syncs, memory, nccl, nvtx, graphs, separated by commas"},
+     "kinds to record, from kernels,copies,memsets,syncs,memory,nccl,nvtx,driver; default: all. NCCL's GPU "
+     "times come from kernels. Add graphs to record CUDA graph launches as a whole instead of node by node",
+     "a list of kernels, copies, memsets, syncs, memory, nccl, nvtx, driver, graphs, separated by commas"},
     {"GPUPROBE_MIN_COPY_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
      "smaller copies appear only in totals, not in steps and traces"},
     {"GPUPROBE_MIN_ALLOCATION_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
@@ -64,6 +64,10 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_COMPARE_LAUNCHES", Kind::kFlag, "1", "", 0, 1,
      "measure what CUPTI adds to each launch if launches take much of the time: once, before the first CUDA "
      "graph, kernels go unrecorded for 12 ms. 0: never"},
+    {"GPUPROBE_HOST_SAMPLES", Kind::kFlag, "1", "", 0, 1,
+     "note what the threads that launch are in (function, line, system call) up to 100 times a second, for "
+     "at "
+     "most 1 % of one core. 0: never"},
     {"GPUPROBE_RANKS", Kind::kText, "", "", 0, 0,
      "ranks to record, ascending, such as 0,4-7; default: all. A process without a rank is always recorded",
      "ascending ranks, such as 0,4-7"},
@@ -86,8 +90,8 @@ inline constexpr Setting kSettings[] = {
      "maximum wait at exit for the last records"},
 };
 
-// The setting whose name is nearest to one that is none, by letters too many, too few or wrong; empty when
-// more than a third of them would be.
+// The known setting closest to a misspelt name (edit distance); empty if more than a third of its letters
+// differ.
 constexpr std::string_view NearestName(std::string_view name) noexcept {
   constexpr size_t kLongest = 48;
   if (name.size() > kLongest) return {};

@@ -41,8 +41,7 @@ def main():
     torch.manual_seed(1)
     dist.init_process_group("nccl", device_id=torch.device("cuda", local_rank))
     model = nn.Sequential(*(Block(options.width, 4) for _ in range(options.layers))).cuda()
-    # All ranks have the same seed and need not compare their parameters first, which the simulated node could not do: its NCCL moves no values.
-    model = DistributedDataParallel(model, device_ids=[local_rank], init_sync=False)
+    model = DistributedDataParallel(model, device_ids=[local_rank])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     for _ in range(options.steps):

@@ -24,7 +24,7 @@ changed_since() {
   return 0
 }
 
-mapfile -t sources < <(find injector collector proto tests samples \( -name '*.cc' -o -name '*.h' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh' \) | sort)
+mapfile -t sources < <(find injector collector proto stacks tests samples \( -name '*.cc' -o -name '*.h' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh' \) | sort)
 what=${1:-}
 
 case "$what" in
@@ -65,7 +65,7 @@ if [ "$what" = --changed ]; then
 else
   mapfile -t units < <(units together)
   # A source that another one includes is checked like a header.
-  tidy+=(--checks=-bugprone-suspicious-include "--header-filter=$ROOT/(injector|collector|proto|tests|samples)/")
+  tidy+=(--checks=-bugprone-suspicious-include "--header-filter=$ROOT/(injector|collector|proto|stacks|tests|samples)/")
 fi
 say "clang-tidy over ${#units[@]} translation units"
 product=() tests=()

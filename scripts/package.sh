@@ -14,7 +14,7 @@ glibc=2.34
 # check_glibc TREE: fails with the names of what its files need of a newer one.
 check_glibc() {
   local too_new  # objdump complains about scripts
-  too_new=$({ find "$1" -type f \( -path '*/lib/*' -o -path '*/bin/*' -o -path '*/samples/*' \) -exec objdump -T {} + 2>/dev/null || true; } | awk -v most="${glibc#2.}" '
+  too_new=$({ find "$1" -type f \( -path '*/lib/*' -o -path '*/bin/*' -o -path '*/libexec/*' -o -path '*/samples/*' \) -exec objdump -T {} + 2>/dev/null || true; } | awk -v most="${glibc#2.}" '
     $2 == "file" { file = $1; sub(/:$/, "", file); sub(/.*\//, "", file) }
     match($0, /GLIBC_2\.[0-9]+/) && substr($0, RSTART + 8, RLENGTH - 8) + 0 > most + 0 { print "  " file, $NF, substr($0, RSTART, RLENGTH) }' | sort -u)
   [ -z "$too_new" ] || die "these files need a C library newer than $glibc (scripts/cmake/libstdcxx says how others avoid that):
@@ -57,9 +57,9 @@ tree=$work/gpuprobe
 cmake --install "$build" --prefix "$tree" >/dev/null
 # What the bundled libraries' authors ask for.
 mkdir -p "$tree/licenses"
-for library in "$tree"/lib/*.so.*; do
+for library in "$tree"/lib/*.so*; do
   [ -L "$library" ] && continue
-  package=$(dpkg-query -S "*/$(basename "$library")" 2>/dev/null | head -n 1 | cut -d: -f1)
+  package=$(dpkg-query -S "*/$(basename "$library")" 2>/dev/null | head -n 1 | cut -d: -f1) || continue  # ours
   if [ -n "$package" ] && [ -e "/usr/share/doc/$package/copyright" ]; then
     cp -L "/usr/share/doc/$package/copyright" "$tree/licenses/$package"
   fi

@@ -18,7 +18,12 @@ command -v apt-get >/dev/null || die "no apt-get here; put prometheus and promto
 say "Debian's prometheus into $FOLDER: 19 MB to download, 94 MB kept"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-(cd "$work" && apt-get -q download prometheus 2>/dev/null) || die "apt-get cannot download prometheus. Remedy, as root: apt-get update"
+download() { (cd "$work" && apt-get -q download prometheus 2>/dev/null); }
+if ! download; then
+  [ "$(id -u)" -eq 0 ] || die "apt-get cannot download prometheus. Remedy, as root: apt-get update"
+  apt-get -q update
+  download || die "apt-get cannot download prometheus"
+fi
 dpkg -x "$work"/prometheus_*.deb "$work/tree"
 mkdir -p "$FOLDER/bin"
 cp "$work"/tree/usr/bin/prometheus "$work"/tree/usr/bin/promtool "$FOLDER/bin/"

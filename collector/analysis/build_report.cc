@@ -5,26 +5,36 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "collector/analysis/bucket_advice.h"
-#include "collector/analysis/bystander.h"
-#include "collector/analysis/call_timing.h"
-#include "collector/analysis/clock_alignment.h"
-#include "collector/analysis/collective_report.h"
-#include "collector/analysis/communication_report.h"
-#include "collector/analysis/communicator_report.h"
-#include "collector/analysis/compute_report.h"
-#include "collector/analysis/duplicate_ranks.h"
+#include "collector/analysis/communication/bucket_advice.h"
+#include "collector/analysis/communication/call_timing.h"
+#include "collector/analysis/communication/collective_report.h"
+#include "collector/analysis/communication/communication_report.h"
+#include "collector/analysis/communication/communicator_report.h"
+#include "collector/analysis/communication/link_model.h"
 #include "collector/analysis/finding_rules.h"
-#include "collector/analysis/hang_verdicts.h"
-#include "collector/analysis/hangs.h"
-#include "collector/analysis/link_model.h"
-#include "collector/analysis/memory_holdings.h"
-#include "collector/analysis/memory_report.h"
+#include "collector/analysis/hangs/bystander.h"
+#include "collector/analysis/hangs/hang_verdicts.h"
+#include "collector/analysis/hangs/hangs.h"
+#include "collector/analysis/hangs/process_state.h"
+#include "collector/analysis/host_time.h"
+#include "collector/analysis/members.h"
+#include "collector/analysis/memory/memory_holdings.h"
+#include "collector/analysis/memory/memory_report.h"
 #include "collector/analysis/names.h"
-#include "collector/analysis/phase_report.h"
-#include "collector/analysis/step_report.h"
-#include "collector/analysis/straggler_report.h"
+#include "collector/analysis/steps/phase_report.h"
+#include "collector/analysis/steps/step_growth.h"
+#include "collector/analysis/steps/step_report.h"
+#include "collector/analysis/stragglers/long_steps.h"
+#include "collector/analysis/stragglers/pipeline_report.h"
+#include "collector/analysis/stragglers/straggler_report.h"
+#include "collector/analysis/trust/clock_alignment.h"
+#include "collector/analysis/trust/duplicate_ranks.h"
+#include "collector/analysis/trust/own_cost.h"
 #include "collector/analysis/units.h"
+#include "collector/analysis/work/compute_report.h"
+#include "collector/analysis/work/device_sharing.h"
+#include "collector/analysis/work/driver_calls.h"
+#include "proto/cupti_versions.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -52,11 +62,10 @@ uint64_t DurationNs(const model::ProcessModel& process) {
 }
 
 void FillCopies(const model::ProcessModel& process, RankReport& r) {
-  for (const char* direction : {"h2d", "d2h", "d2d", "p2p"}) r.copies[direction];
   const auto& copies = process.totals().copies;
   for (size_t i = 0; i < copies.size(); ++i) {
     if (copies[i].count == 0) continue;
-    CopyReport& c = r.copies[std::string(DirectionName(static_cast<v1::CopyDirection>(i)))];
+    CopyReport& c = r.copies[static_cast<v1::CopyDirection>(i)];
     c.count = copies[i].count;
     c.bytes = copies[i].bytes;
     c.busy_ns = copies[i].busy.TotalNs();
@@ -66,7 +75,7 @@ void FillCopies(const model::ProcessModel& process, RankReport& r) {
   }
   // Without records of their own: their times are not known to overlap.
   for (const v1::SmallCopies& small : process.totals().self.small_copies()) {
-    CopyReport& c = r.copies[std::string(DirectionName(small.direction()))];
+    CopyReport& c = r.copies[small.direction()];
     c.count += small.copies();
     c.bytes += small.bytes();
     c.busy_ns += small.duration_ns();
@@ -74,20 +83,60 @@ void FillCopies(const model::ProcessModel& process, RankReport& r) {
   }
 }
 
-RankReport RankOf(const model::ProcessModel& process, const ProcessLabels& labels, const ReportInput& input) {
-  const v1::Identity& id = process.identity();
+// What is known of the process as a whole.
+void FillProcess(const model::ProcessModel& process, RankReport& r) {
   const auto& totals = process.totals();
-  RankReport r;
-  if (HasRank(id)) r.rank = id.rank();
-  r.label = labels.Of(process);
-  r.host = id.host();
-  r.pid = id.pid();
-  r.start_ns = FirstNs(process);
-  r.duration_ns = DurationNs(process);
   r.cut_off_by_collector = process.end_state() == model::EndState::kCollectorLeft;
   r.cut_off = r.cut_off_by_collector || process.end_state() == model::EndState::kCutOff;
   r.end = HaltOf(process, UINT64_MAX);
   r.stops = StopsOf(process);
+  r.graph_kernels = totals.graph_kernels;
+  r.launch_delay_ns = process.joins().launch_delay_ns.Summarize();
+  r.memset_count = totals.memsets;
+  r.memset_bytes = totals.memset_bytes;
+  r.memset_ns = totals.memset_ns;
+  for (size_t i = 0; i < totals.syncs.size(); ++i) {
+    if (totals.syncs[i].count == 0) continue;
+    r.syncs[static_cast<v1::SyncKind>(i)] = {totals.syncs[i].count, totals.syncs[i].duration_ns};
+    if (static_cast<v1::SyncKind>(i) == v1::SYNC_KIND_STREAM_WAIT_EVENT) continue;
+    r.blocked.count += totals.syncs[i].count;
+    r.blocked.duration_ns += totals.syncs[i].duration_ns;
+  }
+  r.phases = PhasesOf(process);
+}
+
+// One of several GPUs of its process. Copies have no union here: those of one direction hardly overlap.
+void FillDevice(const model::Member& member, RankReport& r) {
+  r.is_device = true;
+  r.is_first = member.place == 0;
+  r.device = member.device();
+  r.devices = {*r.device};
+  const auto found = member.process->devices().find(*r.device);
+  if (found == member.process->devices().end()) return;
+  r.kernel_count = found->second.kernels;
+  r.kernel_busy_ns = found->second.busy.TotalNs();
+  for (const auto& [direction, copies] : found->second.copies) {
+    r.copies[static_cast<v1::CopyDirection>(direction)] = {
+        .count = copies.count,
+        .bytes = copies.bytes,
+        .busy_ns = copies.duration_ns,
+        .gbytes_per_s = copies.duration_ns == 0
+                            ? 0
+                            : static_cast<double>(copies.bytes) / static_cast<double>(copies.duration_ns)};
+  }
+}
+
+RankReport RankOf(const model::JobModel& job, const model::Member& member, const ProcessLabels& labels,
+                  const ReportInput& input) {
+  const model::ProcessModel& process = *member.process;
+  const v1::Identity& id = process.identity();
+  RankReport r;
+  if (HasRank(id)) r.rank = id.rank();
+  r.label = LabelOf(job, labels, member);
+  r.host = id.host();
+  r.pid = id.pid();
+  r.start_ns = FirstNs(process);
+  r.duration_ns = DurationNs(process);
   r.host_load = HostLoadOf(process, 0);
   uint64_t most = 0;
   for (const auto& [ordinal, device] : process.devices()) {
@@ -100,30 +149,26 @@ RankReport RankOf(const model::ProcessModel& process, const ProcessLabels& label
     }
   }
   if (!r.device.has_value() && !process.devices().empty()) r.device = process.devices().begin()->first;
-  r.kernel_count = totals.kernels;
-  for (const auto& kernel : process.kernels()) {
-    r.kernel_total_ns += kernel->time_ns.total();
-    if (r.optimizer.empty()) r.optimizer = OptimizerNamed(process.String(kernel->name));
+  r.kernel_count = process.totals().kernels;
+  member.ForEachKernel([&](const model::KernelTotals& kernel) {
+    r.kernel_total_ns += kernel.time_ns.total();
+    if (r.optimizer == Optimizer::kUnknown && !kernel.misnamed)
+      r.optimizer = OptimizerNamed(process.String(kernel.name));
+  });
+  if (member.place == 0) FillProcess(process, r);
+  for (const v1::CopyDirection direction :
+       {v1::COPY_DIRECTION_H2D, v1::COPY_DIRECTION_D2H, v1::COPY_DIRECTION_D2D, v1::COPY_DIRECTION_P2P})
+    r.copies[direction];
+  if (member.IsDevice()) {
+    FillDevice(member, r);
+  } else {
+    FillCopies(process, r);
   }
-  r.graph_kernels = totals.graph_kernels;
-  r.launch_delay_ns = process.joins().launch_delay_ns.Summarize();
-  r.memset_count = totals.memsets;
-  r.memset_bytes = totals.memset_bytes;
-  r.memset_ns = totals.memset_ns;
-  for (size_t i = 0; i < totals.syncs.size(); ++i) {
-    if (totals.syncs[i].count == 0) continue;
-    r.syncs[std::string(SyncName(static_cast<v1::SyncKind>(i)))] = {totals.syncs[i].count,
-                                                                    totals.syncs[i].duration_ns};
-    if (static_cast<v1::SyncKind>(i) == v1::SYNC_KIND_STREAM_WAIT_EVENT) continue;
-    r.blocked.count += totals.syncs[i].count;
-    r.blocked.duration_ns += totals.syncs[i].duration_ns;
-  }
-  FillCopies(process, r);
-  FillMemory(process, r);
-  r.collectives = CollectivesOf(process);
-  r.phases = PhasesOf(process);
-  r.top_kernels = TopKernelsOf({&process});
-  r.steps = StepsOf(process, input.step_records);
+  FillMemory(member, r);
+  r.collectives = CollectivesOf(member);
+  r.top_kernels = TopKernelsOf({member});
+  r.steps = StepsOf(member, input.step_records);
+  r.host_time = HostTimeOf({&member, 1});
   return r;
 }
 
@@ -138,6 +183,21 @@ void FillStepsRecorded(const model::ProcessModel& process, Conditions& c) {
   }
   c.steps_recorded->begun = std::max(c.steps_recorded->begun, process.totals().self.steps_begun());
   c.steps_recorded->recorded = std::max(c.steps_recorded->recorded, process.steps().count());
+}
+
+// On which processes compute; 0 if some were not described, as the same one may have several ordinals.
+int DevicesUsed(const model::JobModel& job) {
+  std::set<std::string> used;  // uuids
+  for (const auto& process : job.processes()) {
+    const model::DeviceSteps& devices = process->device_steps();
+    for (size_t place = 0; place < devices.size(); ++place) {
+      if (!devices.IsDriven(place)) continue;
+      const auto device = process->devices().find(*devices.At(place).ordinal);
+      if (device == process->devices().end() || device->second.info.uuid().empty()) return 0;
+      used.insert(device->second.info.uuid());
+    }
+  }
+  return static_cast<int>(used.size());
 }
 
 void FillConditions(const model::JobModel& job, const ReportInput& input, Conditions& c) {
@@ -184,6 +244,7 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
     }
   }
   c.hosts.assign(hosts.begin(), hosts.end());
+  c.devices_used = DevicesUsed(job);
   c.start_ns = first == UINT64_MAX ? 0 : first;
   c.duration_ns = last > c.start_ns ? last - c.start_ns : 0;
   c.ranks_heard = static_cast<int>(ranks.size()) + unranked;
@@ -199,59 +260,6 @@ void Differ(const std::string& what, const std::map<std::string, int>& seen, Con
   for (const auto& [value, count] : seen)
     parts.push_back(absl::StrCat(value, " on ", count, count == 1 ? " rank" : " ranks"));
   c.differing.push_back(absl::StrCat(what, " ", absl::StrJoin(parts, ", ")));
-}
-
-// A process that ran kernels on a device, and from when to when.
-struct DeviceUser {
-  const model::ProcessModel* process = nullptr;
-  uint32_t ordinal = 0;
-  uint64_t first_ns = 0;
-  uint64_t last_ns = 0;
-};
-
-// Those whose kernels ran while another's did: one that began after all others had ended took turns with
-// nobody.
-std::vector<DeviceUser> UsersAtTheSameTime(std::vector<DeviceUser> users) {
-  std::vector<DeviceUser> found;
-  for (const DeviceUser& user : users) {
-    const bool shares = std::any_of(users.begin(), users.end(), [&user](const DeviceUser& other) {
-      return other.process != user.process && other.first_ns < user.last_ns && user.first_ns < other.last_ns;
-    });
-    if (shares) found.push_back(user);
-  }
-  const auto rank = [](const DeviceUser& user) {
-    const v1::Identity& id = user.process->identity();
-    return HasRank(id) ? id.rank() : INT32_MAX;
-  };
-  std::stable_sort(found.begin(), found.end(),
-                   [&rank](const DeviceUser& a, const DeviceUser& b) { return rank(a) < rank(b); });
-  return found;
-}
-
-void FillSharedDevices(const model::JobModel& job, const ProcessLabels& labels, Conditions& c) {
-  std::map<std::pair<std::string, std::string>, std::vector<DeviceUser>> devices;  // by host and uuid
-  for (const auto& process : job.processes()) {
-    for (const auto& [ordinal, device] : process->devices()) {
-      if (device.kernels == 0 || device.info.uuid().empty()) continue;
-      devices[{process->identity().host(), device.info.uuid()}].push_back({.process = process.get(),
-                                                                           .ordinal = ordinal,
-                                                                           .first_ns = device.first_kernel_ns,
-                                                                           .last_ns = device.last_kernel_ns});
-    }
-  }
-  for (auto& [key, all] : devices) {
-    const std::vector<DeviceUser> users = UsersAtTheSameTime(std::move(all));
-    if (users.empty()) continue;
-    SharedDevice shared{
-        .host = key.first, .ordinal = static_cast<int>(users.front().ordinal), .ranks = {}, .processes = {}};
-    for (const DeviceUser& user : users) {
-      const v1::Identity& id = user.process->identity();
-      shared.processes.push_back(labels.Of(*user.process));
-      if (HasRank(id) && (shared.ranks.empty() || shared.ranks.back() != id.rank()))
-        shared.ranks.push_back(id.rank());
-    }
-    c.shared_devices.push_back(std::move(shared));
-  }
 }
 
 void FillDuplicateRanks(const model::JobModel& job, Conditions& c) {
@@ -356,21 +364,28 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.device_records_unattributed += process->joins().unattributed;
     t.device_records_late += process->joins().late;
     t.invalid_times += totals.reversed_times;
+    t.other_names += process->OtherNames();
+    t.misnamed_kernels += process->misnamed_kernels();
     t.host_time_error_ns = std::max(t.host_time_error_ns, totals.self.host_time_error_ns());
     t.range_pops_without_push += totals.self.range_pop_without_push();
     t.range_ends_without_start += totals.self.range_end_without_start();
     t.ranges_unclosed += totals.ranges_unclosed;
     const bool by_collector = process->end_state() == model::EndState::kCollectorLeft;
     if ((by_collector || process->end_state() == model::EndState::kCutOff) && !IsBystander(*process, job)) {
-      t.cut_off.push_back(
-          {.who = Who(process->identity()), .last_data_ns = LastNs(*process), .by_collector = by_collector});
+      t.cut_off.push_back({.who = Who(process->identity()),
+                           .last_data_ns = LastNs(*process),
+                           .by = by_collector ? CutOff::By::kCollector : CutOff::By::kProcess});
     }
     if (process->end_state() == model::EndState::kSaidByeIncomplete) {
       t.exit_incomplete.push_back(Who(process->identity()));
     }
   }
   for (const cupti::KnownDefect& defect : cupti::kKnownDefects) {
-    if ((precautions & defect.precaution) != 0) t.cupti_defects.push_back(&defect);
+    if ((precautions & defect.precaution) != 0) {
+      t.cupti_defects.push_back({.defect = std::string(defect.defect),
+                                 .left_out = std::string(defect.left_out),
+                                 .source = std::string(defect.source)});
+    }
   }
   t.cost = OwnCostOf(job, durations_ns);
   const uint64_t all = t.records + t.lost_total + t.outside_window + t.cost.unrecorded_launches;
@@ -378,7 +393,10 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.coverage = static_cast<double>(t.records) / static_cast<double>(all);
   }
   const bool mixed = have_gpu_times.size() > 1;
-  t.timing_source = mixed ? "mixed" : have_gpu_times.contains(true) ? "cupti_activity" : "none";
+  using TimingSource = Trust::TimingSource;
+  t.timing_source = mixed                           ? TimingSource::kMixed
+                    : have_gpu_times.contains(true) ? TimingSource::kCuptiActivity
+                                                    : TimingSource::kNone;
   t.damaged_logs = input.damaged_logs;
   t.unrecorded_frames = input.unrecorded_frames;
   t.detail_since_ns = input.detail_since_ns;
@@ -392,9 +410,17 @@ std::optional<BucketAdvice> BucketAdviceOf(const Report& report) {
   if (!report.communication.buckets.has_value() || !report.steps.has_value()) return std::nullopt;
   double backward_ns = 0;
   for (const StepsReport::Phase& phase : report.steps->phases) {
-    if (phase.name == "backward") backward_ns = phase.time_ns.mean;
+    if (phase.name == model::StepPhase::kBackward) backward_ns = phase.time_ns.mean;
   }
-  return AdviseBuckets(*report.communication.buckets, report.link_models, backward_ns);
+  return AdviseBuckets(*report.communication.buckets, report.communication.links, backward_ns);
+}
+
+// In a job that stands still some ranks are in a step that others have completed.
+void CountCompleteSteps(Report& report) {
+  for (const RankReport& r : report.ranks) {
+    if (r.steps.has_value() && report.steps.has_value())
+      report.steps->count = std::min(report.steps->count, r.steps->count);
+  }
 }
 
 }  // namespace
@@ -404,49 +430,52 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   FillConditions(job, input, report.conditions);
   FillDiffering(job, report.conditions);
   const ProcessLabels labels(job);
-  FillSharedDevices(job, labels, report.conditions);
+  FillDeviceSharing(job, labels, report.conditions);
   FillDuplicateRanks(job, report.conditions);
   FillTrust(job, input, report.trust);
-  std::vector<const model::ProcessModel*> processes;
-  for (const auto& process : job.processes()) {
-    if (IsBystander(*process, job)) {
-      processes.push_back(process.get());
-      continue;
-    }
-    report.ranks.push_back(RankOf(*process, labels, input));
-    report.ranks.back().step_means = StepMeansOf(*process);
-    report.ranks.back().caused = CausedWaitOf(job, processes.size());
+  const Exchanges exchanges(job);
+  report.compute = ComputeOf(job);
+  report.driver_calls = DriverCallsOf(job);
+  const bool pipeline = !report.compute.only_communicates && PipelineOf(job, exchanges).has_value();
+  const model::Members members = job.ReportedMembers();  // a process's by device
+  for (const model::Member& member : members) {
+    if (IsBystander(*member.process, job)) continue;
+    report.ranks.push_back(RankOf(job, member, labels, input));
+    report.ranks.back().step_means = StepMeansOf(member);
+    report.ranks.back().caused = CausedWaitOf(job, member, pipeline);
     if (std::optional<StepsReport>& steps = report.ranks.back().steps; steps.has_value()) {
       const auto behind = [&](uint64_t index) {
-        return job.comparison().alignment().Behind(static_cast<uint32_t>(processes.size()), index);
+        return job.comparison().alignment().Behind(member.number, index);
       };
       steps->behind = behind(steps->count - 1);
       for (model::StepRecord& record : steps->records)
         record.index += static_cast<uint64_t>(behind(record.index));
     }
-    processes.push_back(process.get());
   }
   std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) {
     // Processes without a rank come last.
     return a.rank.value_or(INT32_MAX) < b.rank.value_or(INT32_MAX);
   });
+  report.between_ranks = BetweenRanksOf(report.ranks);
   report.collectives = CollectivesOf(job);
   report.phases = PhasesOf(job);
-  report.top_kernels = TopKernelsOf(processes, input.all_kernels ? SIZE_MAX : kTopKernels);
-  report.compute = ComputeOf(job);
+  report.top_kernels = TopKernelsOf(members, input.all_kernels ? SIZE_MAX : kTopKernels);
   report.steps = StepsOf(job);
+  report.host_time = HostTimeOf(members);
   report.clock = ClockReportOf(job);
-  report.link_models = LinkModelsOf(job);
-  report.communication = CommunicationOf(report, job, input.link_peak);
+  report.communication = CommunicationOf(report, job, exchanges, input.link_peak);
+  report.communication.links = LinkModelsOf(job);
   report.communication.bucket_advice = BucketAdviceOf(report);
   SetHoldings(SizesInForward(job), report);
   report.compute.optimizer_traffic = OptimizerTrafficOf(report);
   report.stragglers = StragglersOf(job, report.ranks, report.communication.pipeline);
   report.long_steps = LongStepsOf(job);
+  report.step_growth = StepGrowthOf(job);
   SetPeakShares(report);
   report.communicators = CommunicatorsOf(job);
   report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);
   report.past_hangs = TakeVerdicts(job, report.hangs);
+  if (StandstillNs(report.hangs).has_value()) CountCompleteSteps(report);
   report.utilisation = UtilisationOf(input.work, report.conditions,
                                      report.steps.has_value() ? report.steps->time_ns.mean / 1e9 : 0);
   report.findings = FindingsOf(report);

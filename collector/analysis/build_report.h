@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "collector/analysis/hang.h"
-#include "collector/analysis/report.h"
-#include "collector/analysis/report/utilisation.h"
+#include "collector/analysis/hangs/hang.h"
 #include "collector/model/job/job_model.h"
+#include "collector/report/report.h"
+#include "collector/report/utilisation.h"
 
 namespace gpuprobe::analysis {
 

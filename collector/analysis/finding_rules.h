@@ -1,104 +1,90 @@
-// The table of findings: what the tool can conclude, when, and how bad that is.
+// What the tool can conclude: each finding is one entry, below the function that finds it, in the file of its
+// subject (findings_<subject>.cc).
 //
-// Separate from findings.h's callers because report, help and documentation derive from this one list. Every
-// rule is a pure function of the report: it appends what it finds and leaves id and severity to the table.
-// Rules of one subject share a file, findings_<subject>.cc.
+// The report, the page's picture of a finding, `trace --around`, `gpuprobe help findings` and the list in
+// docs/findings/README.md derive from the entries. A rule is a pure function of the report: it appends what
+// it finds and leaves id and severity to its entry. docs/findings/<id>.md describes the finding.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "collector/analysis/report.h"
+#include "collector/report/report.h"
 
 namespace gpuprobe::analysis {
 
+// In the order in which findings without a measurable cost are listed.
+enum class FindingTopic {
+  kMemory,
+  kHangs,
+  kRanks,
+  kCommunication,
+  kSteps,
+  kHardware,
+  kRecording,
+  kHealth  // looks at the findings of all others
+};
+// "Hangs and deaths"
+const char* TitleOf(FindingTopic topic);
+
+// What a finding refers to: a step, a moment, or no particular step.
+struct Moment {
+  std::optional<uint64_t> step = std::nullopt;
+  std::optional<uint64_t> time_ns = std::nullopt;
+};
+
 struct FindingRule {
   const char* id;
+  FindingTopic topic;
   Severity severity;
   std::string holds_when;  // for people: the condition, with its thresholds (thresholds.h)
-  void (*find)(const Report& report, std::vector<Finding>& out);  // nullptr: from the other findings
+  void (*find)(const Report& report, std::vector<Finding>& out);
+  const char* picture = "";                          // in page/web/pictures.ts; empty: none
+  Moment (*moment)(const Report& report) = nullptr;  // nullptr: no particular step
+  bool of_the_end = false;                           // how a process ended, which one that runs has not
 };
+
+// All, by topic.
+std::span<const FindingRule> FindingRules();
+// REQUIRES: a rule has this id.
+const FindingRule& RuleOf(std::string_view id);
 
 // The findings that the rest of the report proves, worst first.
 std::vector<Finding> FindingsOf(const Report& report);
 
-// In the order in which findings without a measurable cost are listed.
-std::span<const FindingRule> FindingRules();
-
 // For people: what the conditions of stragglers mean by "holds up the others".
 std::string HoldsUpText();
 
-// findings_hangs.cc
-void HangMismatch(const Report& report, std::vector<Finding>& out);
-void HangMissingRank(const Report& report, std::vector<Finding>& out);
-void HangAllIssued(const Report& report, std::vector<Finding>& out);
-void RankDied(const Report& report, std::vector<Finding>& out);
-void HangOver(const Report& report, std::vector<Finding>& out);
-void RankStopped(const Report& report, std::vector<Finding>& out);
+// The parts of conditions: "2.5 %" of 0.025, "1.1x" of 1.1, "60 s", "64 MiB".
+namespace condition {
+std::string Share(double share);
+std::string Ratio(double ratio);
+std::string Seconds(uint64_t ns);
+std::string Mib(uint64_t bytes);
+}  // namespace condition
 
-// findings_memory.cc
-void OutOfMemory(const Report& report, std::vector<Finding>& out);
-void AllocationFailed(const Report& report, std::vector<Finding>& out);
-void MemoryLeak(const Report& report, std::vector<Finding>& out);
-void MemoryPressure(const Report& report, std::vector<Finding>& out);
-void Fragmentation(const Report& report, std::vector<Finding>& out);
-void PoolFootprint(const Report& report, std::vector<Finding>& out);
+std::vector<FindingRule> CaptureRules();
+std::vector<FindingRule> CommunicationRules();
+std::vector<FindingRule> DeviceRules();
+std::vector<FindingRule> GrowthRules();
+std::vector<FindingRule> HangRules();
+std::vector<FindingRule> LongStepRules();
+std::vector<FindingRule> MemoryRules();
+std::vector<FindingRule> OptionRules();
+std::vector<FindingRule> RankRules();
+std::vector<FindingRule> StepRules();
 
-// findings_ranks.cc
-void StragglerSlowGpu(const Report& report, std::vector<Finding>& out);
-void StragglerMoreWork(const Report& report, std::vector<Finding>& out);
-void StragglerLateLaunch(const Report& report, std::vector<Finding>& out);
-void StragglerLateInput(const Report& report, std::vector<Finding>& out);
-void StragglerSlowCopies(const Report& report, std::vector<Finding>& out);
-void StragglerUnexplained(const Report& report, std::vector<Finding>& out);
-void StragglerIntermittent(const Report& report, std::vector<Finding>& out);
-void TwoSpeeds(const Report& report, std::vector<Finding>& out);
-void Imbalance(const Report& report, std::vector<Finding>& out);
-
-// findings_long_steps.cc
-void LongSteps(const Report& report, std::vector<Finding>& out);
-
-// findings_communication.cc
-void SlowNetwork(const Report& report, std::vector<Finding>& out);
-void BucketTooLarge(const Report& report, std::vector<Finding>& out);
-void BucketTooSmall(const Report& report, std::vector<Finding>& out);
-void CommunicationUnheard(const Report& report, std::vector<Finding>& out);
-void PipelineBubble(const Report& report, std::vector<Finding>& out);
-void CommunicationBound(const Report& report, std::vector<Finding>& out);
-void PoorOverlap(const Report& report, std::vector<Finding>& out);
-
-// findings_steps.cc
-void InputBound(const Report& report, std::vector<Finding>& out);
-void LaunchBound(const Report& report, std::vector<Finding>& out);
-void SyncInLoop(const Report& report, std::vector<Finding>& out);
-void PageableCopies(const Report& report, std::vector<Finding>& out);
-void LowMfu(const Report& report, std::vector<Finding>& out);
-void WarmupDominated(const Report& report, std::vector<Finding>& out);
-void SharedDevices(const Report& report, std::vector<Finding>& out);
-void MixedHardware(const Report& report, std::vector<Finding>& out);
-// For a report without a warning or an error.
-void Healthy(const Report& report, std::vector<Finding>& out);
+std::vector<HostLoad> HostLoadsOf(const Report& report);
+// Hosts that wait for a CPU explain most of what GPUs are idle because of them.
+bool Starved(const Report& report);
 
 // For reports to which only one of several hosts reported.
 inline constexpr char kTogether[] =
     "copy the rank-*.gpr files from all hosts' run directories into one directory, and run gpuprobe report "
     "on it.";
-
-// findings_options.cc
-void OptionsMistaken(const Report& report, std::vector<Finding>& out);
-
-// findings_capture.cc
-void RankCutOff(const Report& report, std::vector<Finding>& out);
-void RecordsLost(const Report& report, std::vector<Finding>& out);
-void RanksMissing(const Report& report, std::vector<Finding>& out);
-void DuplicateRanks(const Report& report, std::vector<Finding>& out);
-void CaptureIncomplete(const Report& report, std::vector<Finding>& out);
-void CostlyCapture(const Report& report, std::vector<Finding>& out);
-void GraphNodes(const Report& report, std::vector<Finding>& out);
-void NoStepRecorded(const Report& report, std::vector<Finding>& out);
-void ClockStepped(const Report& report, std::vector<Finding>& out);
-void DeviceClock(const Report& report, std::vector<Finding>& out);
-void DetailDropped(const Report& report, std::vector<Finding>& out);
 
 }  // namespace gpuprobe::analysis

@@ -7,10 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "collector/analysis/bystander.h"
-#include "collector/analysis/duplicate_ranks.h"
+#include "collector/analysis/hangs/bystander.h"
+#include "collector/analysis/hangs/process_state.h"
+#include "collector/analysis/members.h"
 #include "collector/analysis/names.h"
-#include "collector/analysis/process_state.h"
+#include "collector/analysis/trust/duplicate_ranks.h"
 #include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
@@ -27,9 +28,9 @@ std::string OperationLabel(const model::ProcessModel& process, const model::Coll
   return known ? name : kSeveral;
 }
 
-void AddSteps(const model::ProcessModel& process, RankNumbers& rank, JobNumbers& job) {
-  const model::StepStatistics& s = process.steps().statistics();
-  rank.steps = process.steps().count();
+void AddSteps(const model::Member& member, RankNumbers& rank, JobNumbers& job) {
+  const model::StepStatistics& s = member.steps().statistics();
+  rank.steps = member.steps().count();
   rank.measured_steps = s.total_ns.count();
   rank.step_ns = s.total_ns.total();
   rank.compute_ns = s.compute_ns.total();
@@ -41,8 +42,10 @@ void AddSteps(const model::ProcessModel& process, RankNumbers& rank, JobNumbers&
   job.step_ns += s.total_ns.total();
 }
 
-void AddMemory(const model::ProcessModel& process, RankNumbers& rank) {
+void AddMemory(const model::Member& member, RankNumbers& rank) {
+  const model::ProcessModel& process = *member.process;
   for (const auto& [ordinal, device] : process.ledger().devices()) {
+    if (member.IsDevice() && process.device_steps().ReportedPlaceOf(ordinal) != member.place) continue;
     DeviceMemoryNumbers& memory = rank.memory.emplace_back();
     memory.device = ordinal;
     memory.live_bytes = device.live_bytes;
@@ -50,7 +53,7 @@ void AddMemory(const model::ProcessModel& process, RankNumbers& rank) {
     const auto described = process.devices().find(ordinal);
     if (described != process.devices().end()) memory.capacity_bytes = described->second.info.memory_bytes();
   }
-  rank.pinned_bytes = process.ledger().kinds()[v1::MEMORY_KIND_PINNED].live_bytes;
+  if (member.place == 0) rank.pinned_bytes = process.ledger().kinds()[v1::MEMORY_KIND_PINNED].live_bytes;
 }
 
 void AddCopies(const model::ProcessTotals& totals, RankNumbers& rank) {
@@ -67,28 +70,45 @@ void AddCopies(const model::ProcessTotals& totals, RankNumbers& rank) {
   }
 }
 
-RankNumbers RankOf(const model::JobModel& job, size_t index, const ProcessLabels& labels, uint64_t now_ns,
-                   JobNumbers& numbers) {
-  const model::ProcessModel& process = *job.processes()[index];
+// Device work of one of several GPUs of a process.
+void AddDeviceWork(const model::Member& member, RankNumbers& rank) {
+  const auto found = member.process->devices().find(*member.device());
+  if (found == member.process->devices().end()) return;
+  rank.kernels = found->second.kernels;
+  for (const auto& [direction, copies] : found->second.copies) {
+    rank.copies.push_back({.direction = std::string(DirectionName(static_cast<v1::CopyDirection>(direction))),
+                           .copies = copies.count,
+                           .bytes = copies.bytes});
+  }
+}
+
+RankNumbers RankOf(const model::JobModel& job, const model::Member& member, const ProcessLabels& labels,
+                   uint64_t now_ns, JobNumbers& numbers) {
+  const model::ProcessModel& process = *member.process;
   const model::ProcessTotals& totals = process.totals();
   const v1::Identity& id = process.identity();
   RankNumbers rank;
-  rank.rank = labels.Of(process);
+  rank.rank = LabelOf(job, labels, member);
   rank.host = id.host();
   rank.connected = process.end_state() == model::EndState::kConnected;
   const std::optional<Halt> halt = HaltOf(process, now_ns);
   rank.halted = halt.has_value() && halt->kind != Halt::Kind::kEnded;
-  rank.records = totals.records;
-  rank.kernels = totals.kernels;
-  for (const auto& kernel : process.kernels()) rank.kernel_ns += kernel->time_ns.total();
-  AddCopies(totals, rank);
-  AddSteps(process, rank, numbers);
-  AddMemory(process, rank);
-  const auto& blame = job.comparison().blame();
-  if (index < blame.size()) {
-    rank.caused_wait_ns = blame[index].caused_mean_ns;
-    rank.waited_ns = blame[index].waited_ns;
+  member.ForEachKernel([&](const model::KernelTotals& kernel) { rank.kernel_ns += kernel.time_ns.total(); });
+  if (member.IsDevice()) {
+    AddDeviceWork(member, rank);
+  } else {
+    rank.kernels = totals.kernels;
+    AddCopies(totals, rank);
   }
+  AddSteps(member, rank, numbers);
+  AddMemory(member, rank);
+  const auto& blame = job.comparison().blame();
+  if (member.number < blame.size()) {
+    rank.caused_wait_ns = blame[member.number].caused_mean_ns;
+    rank.waited_ns = blame[member.number].waited_ns;
+  }
+  if (member.place != 0) return rank;
+  rank.records = totals.records;
   rank.probe_host_ns = totals.self.host_ns();
   rank.probe_cpu_ns = totals.self.background_cpu_ns();
   return rank;
@@ -116,19 +136,23 @@ JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns) {
   const ProcessLabels labels(job);
   // A rank that was started again is the newer process: its sums start anew, as a scraper expects. Two
   // processes that are the same rank at the same time are two.
-  std::map<std::tuple<int, std::string, int>, size_t> order;
-  for (size_t i = 0; i < job.processes().size(); ++i) {
-    AddSums(*job.processes()[i], numbers);
-    if (IsBystander(*job.processes()[i], job)) continue;
-    const v1::Identity& id = job.processes()[i]->identity();
-    const bool by_rank = HasRank(id) && !labels.IsDuplicate(*job.processes()[i]);
-    order[{HasRank(id) ? id.rank() : INT_MAX, id.host(), by_rank ? 0 : id.pid()}] = i;
+  std::map<std::tuple<int, std::string, int>, std::vector<model::Member>> order;
+  for (const auto& process : job.processes()) AddSums(*process, numbers);
+  for (const model::Member& member : job.ReportedMembers()) {
+    if (IsBystander(*member.process, job)) continue;
+    const v1::Identity& id = member.process->identity();
+    const bool by_rank = HasRank(id) && !labels.IsDuplicate(*member.process);
+    auto& members = order[{HasRank(id) ? id.rank() : INT_MAX, id.host(), by_rank ? 0 : id.pid()}];
+    if (member.place == 0) members.clear();
+    members.push_back(member);
   }
   std::optional<uint64_t> steps;
-  for (const auto& [key, index] : order) {
-    RankNumbers each = RankOf(job, index, labels, now_ns, numbers);
-    if (each.steps > 0) steps = std::min(steps.value_or(UINT64_MAX), each.steps);
-    if (numbers.ranks.size() < JobNumbers::kMostRanks) numbers.ranks.push_back(std::move(each));
+  for (const auto& [key, members] : order) {
+    for (const model::Member& member : members) {
+      RankNumbers each = RankOf(job, member, labels, now_ns, numbers);
+      if (each.steps > 0) steps = std::min(steps.value_or(UINT64_MAX), each.steps);
+      if (numbers.ranks.size() < JobNumbers::kMostRanks) numbers.ranks.push_back(std::move(each));
+    }
   }
   numbers.heard = order.size();
   numbers.steps = steps.value_or(0);

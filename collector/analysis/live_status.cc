@@ -6,10 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "collector/analysis/bystander.h"
-#include "collector/analysis/duplicate_ranks.h"
+#include "collector/analysis/hangs/bystander.h"
+#include "collector/analysis/hangs/process_state.h"
+#include "collector/analysis/members.h"
 #include "collector/analysis/names.h"
-#include "collector/analysis/process_state.h"
+#include "collector/analysis/trust/duplicate_ranks.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -30,9 +31,12 @@ LiveStep StepOf(const model::StepRecord& r) {
           .idle_ns = static_cast<double>(r.idle_ns)};
 }
 
-uint64_t MemoryOf(const model::ProcessModel& process) {
+uint64_t MemoryOf(const model::Member& member) {
+  const model::DeviceSteps& devices = member.process->device_steps();
   uint64_t bytes = 0;
-  for (const auto& [ordinal, device] : process.ledger().devices()) bytes += device.live_bytes;
+  for (const auto& [ordinal, device] : member.process->ledger().devices()) {
+    if (!member.IsDevice() || devices.ReportedPlaceOf(ordinal) == member.place) bytes += device.live_bytes;
+  }
   return bytes;
 }
 
@@ -58,6 +62,7 @@ uint64_t Since(uint64_t now_ns, uint64_t then_ns) { return now_ns - std::min(now
 // What its host does: where its main thread is, and how far its collectives are.
 void DescribeHost(const model::ProcessModel& process, uint64_t now_ns, LiveRank& r) {
   const model::HostProgress& p = process.progress();
+  r.python = PythonPlace(PythonFrames(process.condition().python()));
   if (p.blocked_in != 0) {
     r.blocked_in = process.String(p.blocked_in);
     r.blocked_ns = Since(now_ns, p.blocked_since_ns);
@@ -79,16 +84,17 @@ std::string TroubleOf(const model::ProcessModel& process, uint64_t now_ns) {
 
 }  // namespace
 
-LiveRank LiveWatch::LookAt(const model::JobModel& job, size_t index) {
-  const model::ProcessModel& process = *job.processes()[index];
+LiveRank LiveWatch::LookAt(const model::JobModel& job, const model::Member& member) {
+  const model::ProcessModel& process = *member.process;
+  const uint32_t index = member.number;
   const v1::Identity& id = process.identity();
   LiveRank r;
   if (HasRank(id)) r.rank = id.rank();
   r.host = id.host();
   r.pid = static_cast<int>(id.pid());
-  r.memory_bytes = MemoryOf(process);
-  r.steps = process.steps().count();
-  const auto& kept = process.steps().steps();
+  r.memory_bytes = MemoryOf(member);
+  r.steps = member.steps().count();
+  const auto& kept = member.steps().steps();
   Before& before = before_[index];
   const uint64_t fresh = r.steps - std::min(before.steps, r.steps);
   // The device's records of the latest steps may not be there yet: CUPTI hands them over by the buffer.
@@ -127,18 +133,19 @@ LiveRank LiveWatch::LookAt(const model::JobModel& job, size_t index) {
 LiveStatus LiveWatch::Look(const model::JobModel& job, uint64_t now_ns) {
   LiveStatus status;
   uint64_t last_ns = 0;
-  before_.resize(job.processes().size());
+  before_.resize(job.members().size());
   const ProcessLabels labels(job);
   std::set<std::string> hosts;
   std::set<std::pair<std::string, std::string>> devices;
-  for (size_t i = 0; i < job.processes().size(); ++i) {
-    Describe(*job.processes()[i], status, hosts, devices);
-    if (IsBystander(*job.processes()[i], job)) continue;
-    status.ranks.push_back(LookAt(job, i));
-    status.ranks.back().label = labels.Of(*job.processes()[i]);
-    status.ranks.back().trouble = TroubleOf(*job.processes()[i], now_ns);
-    DescribeHost(*job.processes()[i], now_ns, status.ranks.back());
-    const model::HostProgress& progress = job.processes()[i]->progress();
+  for (const auto& process : job.processes()) Describe(*process, status, hosts, devices);
+  for (const model::Member& member : job.ReportedMembers()) {
+    const model::ProcessModel& process = *member.process;
+    if (IsBystander(process, job)) continue;
+    status.ranks.push_back(LookAt(job, member));
+    status.ranks.back().label = LabelOf(job, labels, member);
+    status.ranks.back().trouble = TroubleOf(process, now_ns);
+    DescribeHost(process, now_ns, status.ranks.back());
+    const model::HostProgress& progress = process.progress();
     last_ns = std::max({last_ns, progress.last_launch_ns, progress.last_device_end_ns});
   }
   if (last_ns != 0 && last_ns + kIdleNs < now_ns) status.idle_ns = now_ns - last_ns;

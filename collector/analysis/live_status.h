@@ -35,6 +35,8 @@ struct LiveRank {
   uint64_t memory_bytes = 0;
   std::string blocked_in;  // the call that its main thread waits in; empty: none
   uint64_t blocked_ns = 0;
+  std::string
+      python;  // where its main thread stays in Python, "Loader.fetch (train.py:14)"; empty: it goes on
   std::string range;      // the main thread's open NVTX ranges, "step/forward"
   std::string last_call;  // the collective issued last, "AllReduce seq 482"; empty: none was
   uint64_t last_call_ago_ns = 0;
@@ -82,9 +84,9 @@ class LiveWatch {
     double late_share = 0;  // of the time from then until it reported again
     double waited_share = 0;
   };
-  LiveRank LookAt(const model::JobModel& job, size_t index);
+  LiveRank LookAt(const model::JobModel& job, const model::Member& member);
 
-  std::vector<Before> before_;  // by process
+  std::vector<Before> before_;  // by member
 };
 
 }  // namespace gpuprobe::analysis

@@ -1,7 +1,7 @@
 // Medians of a few values, and the factor that makes their deviations comparable with a standard deviation.
 //
-// Example: Median({1, 2, 9, 10}) is 5.5, the mean of both middle values; UpperMedian gives 9, a value that
-// occurred.
+// Example: Median({1, 2, 9, 10}) is 5.5, the mean of both middle values; UpperMedian gives 9, and
+// LowerMedian 2, values that occurred.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,13 @@ inline constexpr double kMadToSigma = 1.4826;
 // REQUIRES: values is not empty.
 inline double UpperMedian(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// REQUIRES: values is not empty.
+inline double LowerMedian(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }

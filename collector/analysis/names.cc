@@ -18,85 +18,8 @@ bool HasRank(const v1::Identity& identity) {
   return identity.rank() >= 0 && identity.rank_source() != v1::RANK_SOURCE_NONE;
 }
 
-std::string_view DirectionName(v1::CopyDirection direction) {
-  switch (direction) {
-    case v1::COPY_DIRECTION_H2D:
-      return "h2d";
-    case v1::COPY_DIRECTION_D2H:
-      return "d2h";
-    case v1::COPY_DIRECTION_D2D:
-      return "d2d";
-    case v1::COPY_DIRECTION_H2H:
-      return "h2h";
-    case v1::COPY_DIRECTION_P2P:
-      return "p2p";
-    default:
-      return "unknown";
-  }
-}
-
 std::string_view MemoryName(v1::MemoryKind kind) {
-  switch (kind) {
-    case v1::MEMORY_KIND_PAGEABLE:
-      return "pageable";
-    case v1::MEMORY_KIND_PINNED:
-      return "pinned";
-    case v1::MEMORY_KIND_DEVICE:
-      return "device";
-    case v1::MEMORY_KIND_MANAGED:
-      return "managed";
-    case v1::MEMORY_KIND_POOL:
-      return "pool";
-    case v1::MEMORY_KIND_ARRAY:
-      return "array";
-    case v1::MEMORY_KIND_VMM:
-      return "vmm";
-    case v1::MEMORY_KIND_GRAPH:
-      return "graph";
-    default:
-      return "unknown";
-  }
-}
-
-std::string_view CommunicatorStateName(v1::CommunicatorState state) {
-  switch (state) {
-    case v1::COMMUNICATOR_STATE_CREATED:
-      return "created";
-    case v1::COMMUNICATOR_STATE_DESTROYED:
-      return "destroyed";
-    case v1::COMMUNICATOR_STATE_ABORTED:
-      return "aborted";
-    case v1::COMMUNICATOR_STATE_REVOKED:
-      return "revoked";
-    default:
-      return "unknown";
-  }
-}
-
-std::string_view SyncName(v1::SyncKind kind) {
-  switch (kind) {
-    case v1::SYNC_KIND_STREAM:
-      return "stream";
-    case v1::SYNC_KIND_DEVICE:
-      return "device";
-    case v1::SYNC_KIND_EVENT:
-      return "event";
-    case v1::SYNC_KIND_STREAM_WAIT_EVENT:
-      return "stream_wait_event";
-    default:
-      return "unknown";
-  }
-}
-
-std::string EnumWord(const google::protobuf::EnumDescriptor& type, int value) {
-  const google::protobuf::EnumValueDescriptor* known = type.FindValueByNumber(value);
-  if (known == nullptr) return "unknown";
-  std::string prefix;
-  for (const char c : type.name()) {
-    if (absl::ascii_isupper(static_cast<unsigned char>(c)) && !prefix.empty()) prefix += '_';
-    prefix += absl::ascii_toupper(static_cast<unsigned char>(c));
-  }
-  return absl::AsciiStrToLower(absl::StripPrefix(absl::string_view(known->name()), prefix + "_"));
+  return kind == v1::MEMORY_KIND_PINNED ? "pinned" : std::string_view(report::Word(kind));
 }
 
 std::string LossName(int reason) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "collector/report/words.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::analysis {
@@ -15,21 +16,17 @@ namespace gpuprobe::analysis {
 // Whether a process says which rank it is.
 bool HasRank(const v1::Identity& identity);
 
-// "h2d d2h d2d h2h p2p unknown"
-std::string_view DirectionName(v1::CopyDirection direction);
-// The memory of an allocation or a copy's side: "pageable pinned device managed pool array vmm unknown"
+// The memory of an allocation or a copy's side: "pageable pinned device managed pool array vmm graph unknown"
 std::string_view MemoryName(v1::MemoryKind kind);
-// "created destroyed aborted revoked unknown"
-std::string_view CommunicatorStateName(v1::CommunicatorState state);
-// "stream device event stream_wait_event unknown"
-std::string_view SyncName(v1::SyncKind kind);
 // OVERHEAD_KIND_BUFFER_FLUSH -> "buffer_flush": the value's name in lower case without its enum's; "unknown"
 // for a newer minor version's.
-std::string EnumWord(const google::protobuf::EnumDescriptor& type, int value);
 template <typename Enum>
-requires google::protobuf::is_proto_enum<Enum>::value std::string EnumWord(Enum value) {
-  return EnumWord(*google::protobuf::GetEnumDescriptor<Enum>(), value);
+requires google::protobuf::is_proto_enum<Enum>::value const std::string& EnumWord(Enum value) {
+  return report::Word(value);
 }
+inline const std::string& DirectionName(v1::CopyDirection direction) { return EnumWord(direction); }
+inline const std::string& CommunicatorStateName(v1::CommunicatorState state) { return EnumWord(state); }
+inline const std::string& SyncName(v1::SyncKind kind) { return EnumWord(kind); }
 // The enum's name in lower case without its prefix: "send_queue_full"
 std::string LossName(int reason);
 // A CUpti_ActivityKind: "overhead", or "kind_77" for one without a name here; "unreadable" for 0.

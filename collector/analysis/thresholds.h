@@ -21,12 +21,26 @@ inline constexpr double kInputStepShare = 0.10;
 inline constexpr double kLaunchStepShare = 0.10;
 // Where graphs launch nearly all kernels, moving the rest into them gains little.
 inline constexpr double kMostKernels = 0.9;
+// Capturing and instantiating a graph costs the host as much as several launches of what it contains.
+inline constexpr double kGraphLaunchesWorthIt = 2;
 // Synchronising calls are easy to remove, so less of the step is enough.
 inline constexpr double kSyncStepShare = 0.05;
+// Hosts that wait for a CPU set the pace if that explains most of the time in which GPUs are idle because of
+// their hosts, and costs as much as a synchronising call that is worth removing.
+inline constexpr double kStarvedIdleShare = 0.5;
+inline constexpr double kStarvedStepShare = 0.05;
+// Longer than launching the next work takes after a synchronising call.
+inline constexpr double kWorksAfterSyncNs = 1e6;
+// A program that launched fewer kernels has no loop to look for.
+inline constexpr uint64_t kKernelsOfAJob = 100;
 // Pinning memory is a one-line change.
 inline constexpr double kPageableStepShare = 0.01;
 // Well-tuned training reaches 35 % and more.
 inline constexpr double kLowMfuShare = 0.30;
+// A context alone takes longer to create than this on most machines, and nobody waits for less.
+inline constexpr double kDriverStartupNs = 1e8;
+// Slow driver calls have no place in steady steps.
+inline constexpr double kDriverStepShare = 0.02;
 // Where half of the run is not training, its averages say little about training.
 inline constexpr double kWarmupRunShare = 0.5;
 
@@ -38,10 +52,28 @@ inline constexpr uint64_t kLongStepsCompared = 8;
 inline constexpr double kLongStepMedianShare = 0.25;
 // ... and by this many times what the shortest step falls below it: the run's ordinary spread.
 inline constexpr double kLongStepSpreadRatio = 3;
+// ... and by this share of what the longest one does: others are another matter.
+inline constexpr double kLongStepOfLongestShare = 0.2;
 // Where more of the steps are long, long is normal.
 inline constexpr double kLongStepsShare = 0.15;
 // Less is lost in the noise of a step's mean.
 inline constexpr double kLongStepsCostStepShare = 0.02;
+
+// --- steps that grow
+// ----------------------------------------------------------------------------------------
+
+// The run's steps are divided into so many windows, ...
+inline constexpr size_t kGrowthWindows = 16;
+// ... of three steps or more, so that each has a typical one.
+inline constexpr size_t kGrowthSteps = 3 * kGrowthWindows;
+// Mann-Kendall z-score. Load from elsewhere comes and goes, and its windows are not independent.
+inline constexpr double kGrowthZScore = 4;
+// A tenth of the first steps is worth a look.
+inline constexpr double kGrowthShare = 0.10;
+// A part that makes up this share of the growth is what it is about; ...
+inline constexpr double kGrowthPartShare = 0.5;
+// ... one with this share is named.
+inline constexpr double kGrowthNamedShare = 0.1;
 
 // --- memory ------------------------------------------------------------------------------------------------
 
@@ -52,7 +84,7 @@ inline constexpr double kLeakZScore = 3;
 // Caches and allocator granularity grow less than this share of the level.
 inline constexpr double kLeakLevelShare = 0.01;
 // Share of the whole slope that the last third of the run still shows: a leak does not stop.
-inline constexpr double kLeakStillRisingSlopeShare = 0.25;
+inline constexpr double kStillRisingSlopeShare = 0.25;
 // Fewer windows have no trend.
 inline constexpr size_t kLeakWindows = 8;
 // Windows whose level is higher than any before. The z-score takes levels to be independent, but an allocator
@@ -69,6 +101,12 @@ inline constexpr double kMemoryLeftShare = 0.08;
 inline constexpr double kFragmentedRatio = 1.5;
 // Less is the allocator's granularity.
 inline constexpr uint64_t kFragmentedBytes = uint64_t{256} << 20;
+// On another rank's GPU: less is a context's or a buffer of NCCL's.
+inline constexpr uint64_t kStrayBytes = uint64_t{64} << 20;
+// One GPU of a process computes for this share of the step, and as many times as long as the others: it has
+// work of its own, such as an optimizer, and they idle.
+inline constexpr double kBusyDeviceStepShare = 0.5;
+inline constexpr double kBusyDeviceRatio = 2;
 // As for PyTorch's allocator.
 inline constexpr double kPoolRatio = 1.5;
 // Less is a few granules of the driver's.
@@ -95,6 +133,9 @@ inline constexpr double kLatePValue = 0.001;
 inline constexpr double kLateLongerStepShare = 0.025;
 // ... and that costs the average step at least this share.
 inline constexpr double kLateCostStepShare = 0.005;
+// The steps in which a rank is late are long for all ranks if they are longer by this many times its
+// lateness: what makes them long is not that rank's, and neither is their period.
+inline constexpr double kLongForAllRatio = 2;
 // A rank that is late in this share of its steps is persistently late.
 inline constexpr double kPersistentStepsShare = 0.6;
 // A rank that is late in more of its steps leaves too few others to compare them with.
@@ -122,8 +163,15 @@ inline constexpr double kWaitedOfTwoRatio = 3;
 inline constexpr double kSlowStageStepShare = 0.05;
 // A part of the step explains a delay if it accounts for this share of it.
 inline constexpr double kExplainedDelayShare = 0.3;
-// If more threads explain this share of a rank's longer compute, it has more work, not slower work.
+// If more calls and threads explain this share of a rank's longer compute, it has more work, not slower work.
 inline constexpr double kMoreWorkShare = 0.5;
+// A kernel is as fast as elsewhere if it shows less than this share of the rank's slow-down. ...
+inline constexpr double kAsFastShare = 0.25;
+// ... Such kernels with this share of the time do not fit a slow GPU, ...
+inline constexpr double kAsFastTimeShare = 0.1;
+// ... and with this share they exclude it. Less is not enough if they are of other kinds than the slow ones:
+// limits on power and clocks slow matrix products first.
+inline constexpr double kMostTimeShare = 0.5;
 
 // --- groups of ranks, and imbalance ------------------------------------------------------------------------
 
@@ -157,6 +205,8 @@ inline constexpr double kBoundStepShare = 0.20;
 inline constexpr double kUnheardTimeShare = 0.1;
 // Overlap efficiency below this leaves something to gain.
 inline constexpr double kPoorOverlapShare = 0.85;
+// no_sync is a one-line change.
+inline constexpr double kRepeatedStepShare = 0.01;
 // Share of the link's peak, at large sizes: healthy links reach half and more.
 inline constexpr double kSlowLinkPeakShare = 0.25;
 // Share of the vendor's reference design, with one adapter per device: a host with a single adapter for eight
@@ -194,9 +244,17 @@ inline constexpr uint64_t kSeenTogetherNs = 400'000'000;
 // Work launched before a collective excuses it for this many times the limit: longer than a kernel runs, and
 // its record may have been lost.
 inline constexpr uint64_t kHangExcuses = 5;
+// A job without work is compared with the longest pause that it has made before, times this: a checkpoint or
+// an evaluation takes about as long each time.
+inline constexpr uint64_t kNoWorkPauses = 3;
+// A job trains if it has made so many steps, after the warm-up, that go backward or update weights.
+inline constexpr uint64_t kTrainingSteps = 3;
 // How long before the limit to ask for records that may be held back: a process hears a request within two
 // and a half seconds (its batches are two seconds apart, and it flushes twice a second).
 inline constexpr uint64_t kHangAskBeforeNs = 5'000'000'000;
+// How long to wait for them: 4 s on a quiet host, much more on a busy one. A probe that cannot answer does
+// not keep a hang secret.
+inline constexpr uint64_t kHangAnswerNs = 16'000'000'000;
 // The ranks of one call report it within this time of each other.
 inline constexpr uint64_t kHangHeardWithinNs = 3'000'000'000;
 // A connected process sends something every two seconds, whatever it does.

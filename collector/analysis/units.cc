@@ -148,6 +148,11 @@ std::vector<std::string> KernelNames(const std::vector<std::string>& names, size
   return out;
 }
 
+std::string Listed(std::span<const std::string> names) {
+  if (names.size() < 2) return absl::StrJoin(names, "");
+  return absl::StrCat(absl::StrJoin(names.first(names.size() - 1), ", "), " and ", names.back());
+}
+
 std::string RankList(std::span<const int> ranks, size_t most) {
   std::vector<std::string> runs;
   for (size_t i = 0; i < ranks.size();) {

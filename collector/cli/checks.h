@@ -1,7 +1,7 @@
 // Checks of option values, and the messages for invalid ones: what is allowed, then what was given.
 //
-// Separate because CLI11's own checks answer with the bounds of its types: "Value abc not in range", or the
-// largest double in 309 digits.
+// CLI11's own checks answer with the bounds of its types instead: "Value abc not in range", or the largest
+// double in 309 digits.
 #pragma once
 
 #include <cstdint>

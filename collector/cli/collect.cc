@@ -10,24 +10,26 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/http_option.h"
-#include "collector/cli/job_recorder.h"
-#include "collector/cli/live_page.h"
-#include "collector/cli/node_collector.h"
-#include "collector/cli/node_limits.h"
 #include "collector/cli/ordinary_priority.h"
 #include "collector/cli/output.h"
-#include "collector/cli/recorder.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
-#include "collector/cli/signals.h"
 #include "collector/ingest/endpoint.h"
 #include "collector/ingest/server.h"
+#include "collector/log/log.h"
+#include "collector/recording/job_recorder.h"
+#include "collector/recording/live_page.h"
+#include "collector/recording/node_collector.h"
+#include "collector/recording/node_limits.h"
+#include "collector/recording/recorder.h"
+#include "collector/recording/signals.h"
+#include "collector/recording/version.h"
 #include "collector/render/text_report.h"
+#include "collector/report/report.h"
 #include "collector/store/run_directory.h"
 #include "collector/text/characters.h"
 
@@ -46,8 +48,8 @@ struct CollectOptions {
   std::string out;
   bool autostarted = false;
   bool node = false;
-  uint64_t user_disk = node::kDefaultUserDisk;
-  uint64_t user_memory = node::kDefaultUserMemory;
+  uint64_t user_disk = recording::node::kDefaultUserDisk;
+  uint64_t user_memory = recording::node::kDefaultUserMemory;
   KeepOption keep;
   RankOptions rank_options;
   StepMarkerOption marker;
@@ -84,12 +86,12 @@ absl::StatusOr<store::Directory> UnfinishedRun(const v1::Hello& hello) {
 }
 
 // Where a job's first process wants its run. A second run with the same GPUPROBE_OUT, or in the same second,
-// gets a number: nobody is there to choose another name.
+// gets a number, because no user is there to choose another name.
 absl::StatusOr<store::Directory> WantedDirectory(const v1::Hello& hello, const std::string& out) {
   std::string wanted = hello.wanted_directory();
   if (!wanted.starts_with('/'))
-    wanted =
-        Absolute(out.empty() ? store::DefaultRunDirectory(store::RunName(hello.identity()), NowNs()) : out);
+    wanted = Absolute(
+        out.empty() ? store::DefaultRunDirectory(store::RunName(hello.identity()), recording::NowNs()) : out);
   absl::StatusOr<store::Directory> made = store::Directory::Make(wanted);
   if (made.ok()) {
     const absl::StatusOr<std::vector<std::string>> names = made->List();
@@ -119,9 +121,10 @@ bool StarterIsGone(const std::string& socket) {
   return gone;
 }
 
-// Ends by itself when the last run is reported, or when nobody comes: whoever adopted this collector may wait
-// for it.
-void ServeJobs(ingest::Server& server, JobRecorder& jobs, const std::string& socket, const bool& stop) {
+// Ends by itself when the last run is reported, or when no client comes: the process that adopted this
+// collector may wait for it.
+void ServeJobs(ingest::Server& server, recording::JobRecorder& jobs, const std::string& socket,
+               const bool& stop) {
   Clock::time_point last_client = Clock::now();
   while (!stop) {
     server.Poll(milliseconds(200));
@@ -132,12 +135,12 @@ void ServeJobs(ingest::Server& server, JobRecorder& jobs, const std::string& soc
     }
     const bool was_used = server.greeted() > 0;
     if (!was_used && !StarterIsGone(socket) && Clock::now() - last_client <= kFirstWait) continue;
-    server.Poll(milliseconds(0));  // who has come in the meantime
+    server.Poll(milliseconds(0));  // clients that came in the meantime
     if (server.clients() == 0) return;
   }
 }
 
-int Conclude(Recorder& recorder, LivePage& page) {
+int Conclude(recording::Recorder& recorder, recording::LivePage& page) {
   if (!recorder.heard_anything()) {
     recorder.RemoveIfEmpty();
     SayError("no process connected; nothing was recorded");
@@ -169,14 +172,15 @@ int CollectForNode(const CollectOptions& options) {
   const auto say = [](const std::string& line) {
     std::fputs(absl::StrCat("gpuprobe: ", text::PrintableLines(line), "\n").c_str(), stderr);
   };
-  const absl::StatusOr<std::unique_ptr<node::Collector>> collector =
-      node::Collector::Start({.socket = options.socket,
-                              .directory = options.out.empty() ? kNodeRuns : options.out,
-                              .quota = {.disk_bytes = options.user_disk,
-                                        .memory_bytes = options.user_memory,
-                                        .keep_bytes = options.keep.bytes},
-                              .recording = {.ranks = options.rank_options, .marker = options.marker}},
-                             say);
+  const absl::StatusOr<std::unique_ptr<recording::node::Collector>> collector =
+      recording::node::Collector::Start(
+          {.socket = options.socket,
+           .directory = options.out.empty() ? kNodeRuns : options.out,
+           .quota = {.disk_bytes = options.user_disk,
+                     .memory_bytes = options.user_memory,
+                     .keep_bytes = options.keep.bytes},
+           .recording = {.ranks = options.rank_options, .marker = options.marker}},
+          say);
   if (!collector.ok()) return Fail(kCollect, collector.status(), kFailed);
   say(absl::StrCat("collecting for all users on ", options.socket));
   (*collector)->Serve();
@@ -184,12 +188,12 @@ int CollectForNode(const CollectOptions& options) {
   return kDone;
 }
 
-absl::Status StopOnSignal(ingest::Server& server, SignalFd& signals, bool& stop) {
+absl::Status StopOnSignal(ingest::Server& server, recording::SignalFd& signals, bool& stop) {
   return server.Watch(signals.fd(), [&] { signals.ReadAll([&](const signalfd_siginfo&) { stop = true; }); });
 }
 
-// Out of the program's folder: its file system may be unmounted, and the folder removed. What was relative to
-// it is so no longer. A socket's path may be too long then; the folder is kept for that.
+// Leaves the program's folder, which may be removed or its file system unmounted. Relative paths become
+// absolute. If that makes the socket's path too long, we stay in the folder.
 void LeaveFolder(CollectOptions& options) {
   constexpr size_t kLongestSocketPath = 107;
   const std::string socket = Absolute(options.socket);
@@ -202,22 +206,23 @@ void LeaveFolder(CollectOptions& options) {
 
 // For the processes of this user that found no collector: a run for each of their jobs.
 int CollectAutostarted(const CollectOptions& options) {
-  JobRecorder jobs(
+  recording::JobRecorder jobs(
       {.ranks = options.rank_options, .marker = options.marker, .processes_tell = true},
-      [&](const v1::Hello& hello) -> absl::StatusOr<JobRecorder::Place> {
+      [&](const v1::Hello& hello) -> absl::StatusOr<recording::JobRecorder::Place> {
         absl::StatusOr<store::Directory> unfinished = UnfinishedRun(hello);
-        if (unfinished.ok()) return JobRecorder::Place{*std::move(unfinished), options.keep.bytes, true};
+        if (unfinished.ok())
+          return recording::JobRecorder::Place{*std::move(unfinished), options.keep.bytes, true};
         absl::StatusOr<store::Directory> directory = WantedDirectory(hello, options.out);
         if (!directory.ok()) return directory.status();
         if (absl::Status s = directory->Lock(); !s.ok()) return s;
-        return JobRecorder::Place{*std::move(directory), options.keep.bytes, false};
+        return recording::JobRecorder::Place{*std::move(directory), options.keep.bytes, false};
       },
       [](const std::string&) {});
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket, [&](const v1::Hello& hello, std::string_view raw) { return jobs.Open(hello, raw); },
       {.refuses_parent = true});
   if (!server.ok()) return Fail(kCollect, server.status(), kFailed);
-  absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
+  absl::StatusOr<recording::SignalFd> signals = recording::SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kCollect, signals.status(), kFailed);
   bool stop = false;
   if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kCollect, s, kFailed);
@@ -226,22 +231,22 @@ int CollectAutostarted(const CollectOptions& options) {
   ServeJobs(**server, jobs, options.socket, stop);
   (*server)->Drain(milliseconds(300), milliseconds(3000));
   (*server)->SayEnded();
-  server->reset();  // the socket is gone before the last report is written: who comes now starts anew
+  server->reset();  // before the last report: processes that come now start another one
   jobs.Finish();
   return kDone;
 }
 
 // Everything that connects, in one run, until a signal.
 int CollectOneRun(const CollectOptions& options) {
-  absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
+  absl::StatusOr<recording::SignalFd> signals = recording::SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kCollect, signals.status(), kFailed);
   absl::StatusOr<std::unique_ptr<http::Server>> listening = options.http.Listen();
   if (!listening.ok()) return Fail(kCollect, listening.status(), kFailed);
-  LivePage page(*std::move(listening), {});
-  absl::StatusOr<std::unique_ptr<Recorder>> recorder =
-      Recorder::CreateOrResume(options.out, options.keep.bytes);
+  recording::LivePage page(*std::move(listening), {});
+  absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder =
+      recording::Recorder::CreateOrResume(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kCollect, recorder.status(), kFailed);
-  (*recorder)->WatchForHangs(options.rank_options, [](const std::string& text) { SayForPeople(text); });
+  (*recorder)->WatchForHangs(options.rank_options, [](const std::string& text) { log::SayForPeople(text); });
   (*recorder)->SetStepMarker(options.marker);
   const absl::Status resumed = (*recorder)->Resume([](const std::string& line) { SayError(line); });
   if (!resumed.ok()) return Fail(kCollect, resumed, kFailed);
@@ -255,7 +260,7 @@ int CollectOneRun(const CollectOptions& options) {
   bool stop = false;
   if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kCollect, s, kFailed);
   page.Start();
-  SayError(absl::StrCat("collecting on ", options.socket, LiveWords(page)));
+  SayError(absl::StrCat("collecting on ", options.socket, recording::LiveWords(page)));
   while (!stop) {  // NOLINT(bugprone-infinite-loop): a signal sets it
     (*server)->Poll(page.Patience(**recorder));
     (*recorder)->Tick();
@@ -263,7 +268,7 @@ int CollectOneRun(const CollectOptions& options) {
   }
   (*server)->Drain(milliseconds(300), milliseconds(3000));
   (*server)->SayEnded();
-  server->reset();  // the socket is gone before the report is written: who comes now starts anew
+  server->reset();  // before the report: processes that come now start another one
   return Conclude(**recorder, page);
 }
 
@@ -287,14 +292,14 @@ int CollectMain(const Arguments& arguments) {
   app.add_option(
          "--user-disk", options.user_disk,
          absl::StrCat("with --node: disk space for one user's runs; beyond it, new runs are refused [",
-                      analysis::Bytes(node::kDefaultUserDisk), "]"))
-      ->transform(Size(node::kSmallestRun, UINT64_MAX))
+                      analysis::Bytes(recording::node::kDefaultUserDisk), "]"))
+      ->transform(Size(recording::node::kSmallestRun, UINT64_MAX))
       ->option_text("SIZE");
   app.add_option(
          "--user-memory", options.user_memory,
          absl::StrCat(
              "with --node: memory for recording one user's runs; beyond it, they are ended and reported [",
-             analysis::Bytes(node::kDefaultUserMemory), "]"))
+             analysis::Bytes(recording::node::kDefaultUserMemory), "]"))
       ->transform(Size(uint64_t{64} << 20, uint64_t{1} << 50))
       ->option_text("SIZE");
   options.rank_options.AddTo(app);

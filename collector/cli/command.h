@@ -34,35 +34,23 @@ struct Command {
 
 std::span<const Command> Commands();
 
-int CollectMain(const Arguments& arguments);
-int RunMain(const Arguments& arguments);
-int ReportMain(const Arguments& arguments);
-int DiffMain(const Arguments& arguments);
-int TopMain(const Arguments& arguments);
-int ExportMain(const Arguments& arguments);
-int QueryMain(const Arguments& arguments);
-int TraceMain(const Arguments& arguments);
-int SimulateMain(const Arguments& arguments);
-int HelpMain(const Arguments& arguments);
-int VersionMain(const Arguments& arguments);
+#define COMMAND(name, summary, main) int main(const Arguments& arguments);
+#include "collector/cli/commands.inc"
+#undef COMMAND
 
-// Parses, and says what is wrong in one line on stderr or prints the help on stdout; then the exit code to
-// end with.
+// Parses. Prints an error as one line on stderr, or the help on stdout, and then returns the exit code;
+// nullopt: go on.
 std::optional<int> Parse(CLI::App& app, const Arguments& arguments);
 // Shows the parser of every subcommand to `view`; none of them runs. For completions and manual pages.
 void ViewParsers(const std::function<void(const Command& command, CLI::App& app)>& view);
-// Says which of the arguments that `app` did not take is unknown, and what was probably meant. kUsage.
+// Reports which of the arguments that `app` did not take is unknown, with a suggestion. Returns kUsage.
 int RefuseArgument(const CLI::App& app, const std::vector<std::string>& remaining);
 
-// "gpuprobe: ..." on stderr, with nothing in it that a terminal would obey: names of files and programs may
-// be another user's.
+// Prints "gpuprobe: ..." on stderr, without terminal control sequences: file and program names may be another
+// user's.
 void SayError(std::string_view line);
 // "gpuprobe: collect: ..." on stderr. Returns `code`.
 int Fail(const std::string& command, const std::string& what, int code);
 int Fail(const std::string& command, const absl::Status& status, int code);
-
-std::string Version();
-uint64_t NowNs();  // CLOCK_REALTIME
-uint64_t MonotonicNs();
 
 }  // namespace gpuprobe::cli

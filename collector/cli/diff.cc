@@ -5,14 +5,15 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/build_report.h"
-#include "collector/analysis/comparison.h"
+#include "collector/analysis/comparison/comparison.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
-#include "collector/cli/recorder.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
+#include "collector/recording/recorder.h"
+#include "collector/recording/version.h"
 #include "collector/render/comparison.h"
 #include "collector/store/run_directory.h"
 
@@ -31,7 +32,7 @@ absl::StatusOr<analysis::Run> RunOf(const std::string& directory) {
   for (const store::Damage& damage : replayed->damages)
     Fail(kDiff, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
   analysis::ReportInput input;
-  input.collector_version = Version();
+  input.collector_version = recording::Version();
   input.all_kernels = true;
   analysis::Run run{.report = analysis::BuildReport(job, input), .series = {}};
   run.series = analysis::SeriesOf(job, run.report);

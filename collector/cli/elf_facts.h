@@ -15,7 +15,7 @@ struct ElfFacts {
   std::vector<std::string> libraries;  // DT_NEEDED, at most 512
 };
 
-// From an open file. Nothing if it is not an ELF file, or one that contradicts itself.
+// From an open file. Nothing if it is not an ELF file, or an inconsistent one.
 std::optional<ElfFacts> ReadElfFacts(int fd);
 
 }  // namespace gpuprobe::cli

@@ -10,7 +10,7 @@ namespace gpuprobe::cli {
 
 struct Example {
   const char* command;  // the subcommand that shows it
-  const char* line;     // as typed; DIR is a run directory
+  const char* line;     // as typed; DIR is a run directory, PID a process
   const char* meaning;
 };
 

@@ -82,7 +82,7 @@ int ExportMain(const Arguments& arguments) {
                 kUsage);
   }
   std::optional<Progress> progress;
-  // What is printed on the same terminal says well enough that it goes on.
+  // Output on the same terminal shows progress well enough.
   if (!printed || isatty(STDOUT_FILENO) == 0) progress.emplace(std::vector{options.directory});
   const absl::Status status = options.format == "jsonl"    ? ExportLines(options)
                               : options.format == "steps"  ? ExportSteps(options)

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -15,13 +16,15 @@
 #include "collector/cli/command.h"
 #include "collector/cli/command_line.h"
 #include "collector/cli/help_text.h"
-#include "collector/cli/node_limits.h"
 #include "collector/cli/output.h"
-#include "collector/cli/recorder.h"
 #include "collector/cli/shared_options.h"
 #include "collector/cli/wrapped_help.h"
 #include "collector/http/metrics.h"
-#include "collector/render/report_schema.h"
+#include "collector/recording/node_limits.h"
+#include "collector/recording/recorder.h"
+#include "collector/render/json_report.h"
+#include "collector/report/field_tables.h"
+#include "collector/report/types.h"
 #include "proto/settings.h"
 
 namespace gpuprobe::cli {
@@ -81,9 +84,23 @@ std::string HelpText() {
 
 std::string FindingsText() {
   std::string out = "Findings, and when each is reported:\n";
-  for (const analysis::FindingRule& rule : analysis::FindingRules())
+  std::optional<analysis::FindingTopic> topic;
+  for (const analysis::FindingRule& rule : analysis::FindingRules()) {
+    if (topic != rule.topic) absl::StrAppend(&out, "\n", TitleOf(rule.topic), ":\n");
+    topic = rule.topic;
     absl::StrAppendFormat(&out, "  %-24s %s\n", rule.id, rule.holds_when);
-  return absl::StrCat(out, analysis::HoldsUpText(), "\n");
+  }
+  return absl::StrCat(out, "\n", analysis::HoldsUpText(), "\n");
+}
+
+// The page's types: the report's, and the names of the pictures that findings have.
+std::string ReportTypesText() {
+  std::set<std::string> pictures;
+  for (const analysis::FindingRule& rule : analysis::FindingRules()) {
+    if (*rule.picture != '\0') pictures.insert(absl::StrCat("'", rule.picture, "'"));
+  }
+  return absl::StrCat(report::ReportTypes(), "export type PictureName = ", absl::StrJoin(pictures, " | "),
+                      ";\n");
 }
 
 // The limits for one user of `collect --node`.
@@ -91,20 +108,21 @@ std::string LimitsMarkdown() {
   const auto mib = [](uint64_t bytes) { return analysis::Bytes(bytes); };
   const std::pair<std::string, std::string> rows[] = {
       {"before Hello, per connection",
-       absl::StrCat(mib(node::kHelloBytes), " and ", node::kHelloWait.count(), " s")},
-      {"concurrent connections", absl::StrCat(node::kClientsOfUser)},
-      {"one frame", mib(node::kFrameBytes)},
-      {"unfinished frames, all connections together", mib(node::kUnfinishedBytesOfUser)},
-      {"concurrent runs",
-       absl::StrCat(node::kRunsOfUser, ", then one more every ", node::kRunEvery.count(), " s")},
-      {"concurrent processes, all runs together", absl::StrCat(node::kProcessesOfUser)},
-      {"runs and files kept", absl::StrCat(node::kKeptRunsOfUser, " and ", node::kKeptFilesOfUser)},
-      {"disk for kept runs (`--user-disk`)", mib(node::kDefaultUserDisk)},
+       absl::StrCat(mib(recording::node::kHelloBytes), " and ", recording::node::kHelloWait.count(), " s")},
+      {"concurrent connections", absl::StrCat(recording::node::kClientsOfUser)},
+      {"one frame", mib(recording::node::kFrameBytes)},
+      {"unfinished frames, all connections together", mib(recording::node::kUnfinishedBytesOfUser)},
+      {"concurrent runs", absl::StrCat(recording::node::kRunsOfUser, ", then one more every ",
+                                       recording::node::kRunEvery.count(), " s")},
+      {"concurrent processes, all runs together", absl::StrCat(recording::node::kProcessesOfUser)},
+      {"runs and files kept",
+       absl::StrCat(recording::node::kKeptRunsOfUser, " and ", recording::node::kKeptFilesOfUser)},
+      {"disk for kept runs (`--user-disk`)", mib(recording::node::kDefaultUserDisk)},
       {"disk for one run (`--keep`)",
-       absl::StrCat(mib(KeepOption::kDefaultBytes), ", at most 1/", node::kShareOfRun,
-                    " of what is left, at least ", mib(node::kSmallestRun))},
-      {"memory (`--user-memory`)", mib(node::kDefaultUserMemory)},
-      {"concurrent users, on the node", absl::StrCat(node::kUsers)},
+       absl::StrCat(mib(KeepOption::kDefaultBytes), ", at most 1/", recording::node::kShareOfRun,
+                    " of what is left, at least ", mib(recording::node::kSmallestRun))},
+      {"memory (`--user-memory`)", mib(recording::node::kDefaultUserMemory)},
+      {"concurrent users, on the node", absl::StrCat(recording::node::kUsers)},
   };
   std::string out = "| resource | limit per user |\n|---|---|\n";
   for (const auto& [what, much] : rows) absl::StrAppend(&out, "| ", what, " | ", much, " |\n");
@@ -126,6 +144,8 @@ constexpr Topic kTopics[] = {
     {"findings", FindingsText, true},
     {"limits", LimitsMarkdown},
     {"report-schema", render::ReportSchema},
+    {"report-types", ReportTypesText},
+    {"report-fields", report::FieldTables},
     {"metrics", http::MetricsMarkdown},
     {"completion-bash", BashCompletion},
     {"completion-zsh", ZshCompletion},

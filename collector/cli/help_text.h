@@ -6,7 +6,7 @@
 
 namespace gpuprobe::cli {
 
-// The few commands that people need: what `gpuprobe` alone says.
+// The few commands that people need; `gpuprobe` without arguments prints them.
 std::string ShortHelpText();
 std::string HelpText();
 // proto/settings.h as text for a terminal, or as rows of a Markdown table.

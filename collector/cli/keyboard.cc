@@ -37,7 +37,8 @@ constexpr Sequence kSequences[] = {
 std::unique_ptr<Keyboard> Keyboard::Open() {
   termios before{};
   if (!CanRedraw(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &before) != 0) return nullptr;
-  absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH});
+  absl::StatusOr<recording::SignalFd> signals =
+      recording::SignalFd::Open({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH});
   if (!signals.ok()) return nullptr;
   std::unique_ptr<Keyboard> keyboard(new Keyboard(*std::move(signals), before));
   keyboard->Enter();

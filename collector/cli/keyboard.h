@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "collector/cli/signals.h"
+#include "collector/recording/signals.h"
 
 namespace gpuprobe::cli {
 
@@ -21,7 +21,7 @@ enum class Key { kNone, kUp, kDown, kPageUp, kPageDown, kEnter, kBack, kSort, kQ
 
 class Keyboard {
  public:
-  // Null where there is no such terminal: standard input or output is none, or it is a dumb one.
+  // Null if standard input or output is not a terminal, or is a dumb one.
   static std::unique_ptr<Keyboard> Open();
   ~Keyboard();
   Keyboard(const Keyboard&) = delete;
@@ -34,17 +34,18 @@ class Keyboard {
   void Show(std::string_view text) const;
   // Lines that fit.
   static size_t Rows();
-  // The signal that was the reason to quit; 0: a key was.
+  // The signal that caused kQuit; 0: a key did.
   int end_signal() const { return end_signal_; }
 
  private:
-  Keyboard(SignalFd signals, const termios& before) : signals_(std::move(signals)), before_(before) {}
+  Keyboard(recording::SignalFd signals, const termios& before)
+      : signals_(std::move(signals)), before_(before) {}
   void Enter() const;
   void Leave() const;
   void Suspend() const;
   Key Read();
 
-  SignalFd signals_;
+  recording::SignalFd signals_;
   termios before_;
   int end_signal_ = 0;
 };

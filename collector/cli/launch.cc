@@ -6,26 +6,15 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 
 namespace gpuprobe::cli {
-namespace fs = std::filesystem;
+namespace {
 
-absl::StatusOr<std::string> FindLibrary() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return absl::UnavailableError("/proc/self/exe cannot be read");
-  const fs::path folder = program.parent_path();
-  std::string looked;
-  for (const char* place : {"", "../lib", "../injector"}) {
-    const fs::path candidate = (folder / place / "libgpuprobe.so").lexically_normal();
-    if (fs::exists(candidate, error)) return candidate.string();
-    absl::StrAppend(&looked, looked.empty() ? "" : ", ", candidate.parent_path().string());
-  }
-  return absl::NotFoundError(absl::StrCat("libgpuprobe.so not found; looked in ", looked));
-}
+constexpr std::array kTimers = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+
+}  // namespace
 
 std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::string& library,
                                                                   const std::string& socket, bool preload) {
@@ -39,14 +28,21 @@ std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::str
   return environment;
 }
 
+std::array<itimerval, 3> TakeTimers() {
+  std::array<itimerval, 3> timers{};
+  const itimerval none{};
+  for (const auto which : kTimers) setitimer(which, &none, &timers[which]);
+  return timers;
+}
+
 Launched Launch(const std::vector<std::string>& command,
-                const std::vector<std::pair<std::string, std::string>>& environment, const sigset_t& mask,
-                bool ignores_children) {
+                const std::vector<std::pair<std::string, std::string>>& environment,
+                const Inherited& inherited) {
   std::vector<char*> argv;
   argv.reserve(command.size() + 1);
   for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  int failure[2];  // closes by itself when exec succeeds, else brings its errno
+  int failure[2];  // exec closes it on success; otherwise it carries exec's errno
   if (pipe2(failure, O_CLOEXEC) != 0) return {.pid = -1, .error = errno};
   const pid_t pid = fork();
   if (pid < 0) {
@@ -57,8 +53,9 @@ Launched Launch(const std::vector<std::string>& command,
   }
   if (pid == 0) {
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    if (ignores_children) std::signal(SIGCHLD, SIG_IGN);
-    sigprocmask(SIG_SETMASK, &mask, nullptr);
+    if (inherited.ignores_children) std::signal(SIGCHLD, SIG_IGN);
+    for (const auto which : kTimers) setitimer(which, &inherited.timers[which], nullptr);
+    sigprocmask(SIG_SETMASK, &inherited.mask, nullptr);
     execvp(argv[0], argv.data());
     const int error = errno;
     (void)!write(failure[1], &error, sizeof(error));

@@ -1,18 +1,15 @@
 // Starts the command of `gpuprobe run` with the probe in its environment.
 #pragma once
 
+#include <sys/time.h>
 #include <sys/types.h>
 
+#include <array>
 #include <csignal>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-
 namespace gpuprobe::cli {
-
-// libgpuprobe.so beside the program: in its folder, ../lib or ../injector. NotFound says where it looked.
-absl::StatusOr<std::string> FindLibrary();
 
 // The environment that makes a program load `library` and find `socket`. LD_PRELOAD is appended to, or left
 // as it is unless `preload`.
@@ -24,9 +21,18 @@ struct Launched {
   int error = 0;  // errno of exec; 0: it runs
 };
 
-// Forks and executes; streams are inherited, signals as they were before: `mask`, and SIGCHLD ignored or not.
+// State that survives exec but is not passed to children by fork.
+struct Inherited {
+  sigset_t mask{};
+  bool ignores_children = false;
+  std::array<itimerval, 3> timers{};  // ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF
+};
+// This process's timers (alarm, setitimer), which it then no longer has.
+std::array<itimerval, 3> TakeTimers();
+
+// Forks and executes; the command gets our streams and `inherited`.
 Launched Launch(const std::vector<std::string>& command,
-                const std::vector<std::pair<std::string, std::string>>& environment, const sigset_t& mask,
-                bool ignores_children = false);
+                const std::vector<std::pair<std::string, std::string>>& environment,
+                const Inherited& inherited);
 
 }  // namespace gpuprobe::cli

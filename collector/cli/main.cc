@@ -90,7 +90,7 @@ int Main(const Arguments& arguments) {
 }  // namespace gpuprobe::cli
 
 int main(int argc, char** argv) {
-  // Arguments that do not parse are reported by whoever tried to parse them.
+  // The code that parses a message reports its errors itself.
   google::protobuf::SetLogHandler(nullptr);
   try {
     return gpuprobe::cli::Main({argv + 1, argv + argc});

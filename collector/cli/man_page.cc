@@ -11,6 +11,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/command_line.h"
 #include "collector/cli/examples.h"
+#include "collector/recording/version.h"
 #include "proto/settings.h"
 
 namespace gpuprobe::cli {
@@ -23,7 +24,7 @@ std::string Roff(const std::string& text) {
 }
 
 std::string Header(const std::string& name, const std::string& summary) {
-  return absl::StrCat(".TH ", absl::AsciiStrToUpper(Roff(name)), " 1 \"\" \"gpuprobe ", Version(),
+  return absl::StrCat(".TH ", absl::AsciiStrToUpper(Roff(name)), " 1 \"\" \"gpuprobe ", recording::Version(),
                       "\" \"User Commands\"\n.ad l\n.SH NAME\n", Roff(name), " \\- ", Roff(summary), "\n");
 }
 

@@ -8,7 +8,8 @@
 namespace gpuprobe::cli {
 namespace {
 
-// Optimal string alignment: the fewest insertions, deletions, replacements and exchanges of neighbours.
+// Optimal string alignment distance: the fewest insertions, deletions, replacements and exchanges of
+// neighbours.
 size_t TypingErrors(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1);
   std::vector<size_t> last(b.size() + 1);

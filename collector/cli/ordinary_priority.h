@@ -1,5 +1,5 @@
-// Gives up a real-time or raised priority, for the processor or the disk, and a binding to processors: what a
-// program is to have, and its recording is not.
+// Drops a real-time or raised priority (processor or disk) and any processor affinity: these were meant for
+// the program, not for its recording.
 #pragma once
 
 namespace gpuprobe::cli {

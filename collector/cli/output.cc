@@ -30,12 +30,6 @@ void Print(std::string_view text) {
 
 void PrintForPeople(std::string_view text) { Print(text::PrintableStyled(text)); }
 
-void SayForPeople(std::string_view text) {
-  // In one piece: the program writes to the same terminal.
-  std::fputs(text::PrintableStyled(text).c_str(), stderr);
-  std::fflush(stderr);
-}
-
 bool OutputWorks() { return output_error == 0; }
 
 bool FlushOutput() {

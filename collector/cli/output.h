@@ -10,10 +10,8 @@
 namespace gpuprobe::cli {
 
 void Print(std::string_view text);
-// The same for text that people read, which may be coloured: prints nothing else that a terminal would obey.
+// The same for text that people read: colours are kept, other terminal control characters are replaced.
 void PrintForPeople(std::string_view text);
-// On standard error, unchecked.
-void SayForPeople(std::string_view text);
 // Whether everything so far could be written, as far as that is known.
 bool OutputWorks();
 // Flushes everything printed so far; false as above.

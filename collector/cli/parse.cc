@@ -18,7 +18,7 @@
 namespace gpuprobe::cli {
 namespace {
 
-// Who sees the parsers instead of their being used; null: nobody.
+// If set, receives each parser instead of running it.
 const std::function<void(CLI::App&)>* viewer = nullptr;
 
 std::vector<std::string> OptionNames(const CLI::App& app) {

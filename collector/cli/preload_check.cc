@@ -24,8 +24,8 @@ struct Runtime {
   std::string_view library;
   std::string_view name;
 };
-// Shared runtimes that look whether they come first. A runtime that is linked statically does not, and those
-// of ThreadSanitizer and UndefinedBehaviorSanitizer work behind a preloaded library.
+// Shared runtimes that check whether they come first. Statically linked runtimes do not check, and those of
+// ThreadSanitizer and UndefinedBehaviorSanitizer work behind a preloaded library.
 constexpr Runtime kRuntimes[] = {
     {"libasan.", "AddressSanitizer"},
     {"libclang_rt.asan", "AddressSanitizer"},
@@ -79,8 +79,8 @@ std::vector<std::string> ScriptLine(int fd) {
   return absl::StrSplit(line.substr(2), absl::ByAnyChar(" \t"), absl::SkipEmpty());
 }
 
-// What executing the words really starts: `env` gives its place to the first word that is neither option nor
-// assignment.
+// The program that executing the words really starts: `env` executes the first word that is neither option
+// nor assignment.
 std::string ProgramOf(const std::vector<std::string>& words) {
   if (BaseName(words.front()) != "env") return FindProgram(words.front());
   for (size_t i = 1; i < words.size(); ++i) {

@@ -5,8 +5,7 @@
 //   CheckPreload({"mpirun", "-n", "4", "./train_asan"}): the same; paths of programs as arguments count.
 //   CheckPreload({"./script.sh"}): the script's interpreter; the programs that it starts cannot be seen.
 //
-// The files are untrusted: reads are bounded, and anything that cannot be understood does not stand in the
-// way.
+// The files are untrusted: reads are bounded, and a file that cannot be parsed counts as no obstacle.
 #pragma once
 
 #include <optional>

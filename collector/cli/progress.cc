@@ -10,6 +10,7 @@
 #include "collector/analysis/units.h"
 #include "collector/cli/command.h"
 #include "collector/cli/screen.h"
+#include "collector/recording/version.h"
 #include "collector/render/text_layout.h"
 #include "collector/store/read_progress.h"
 #include "collector/store/run_files.h"
@@ -39,7 +40,7 @@ Progress::Progress(const std::vector<std::string>& directories) {
   }
   if (total_ == 0) return;
   what_ = text::Printable(absl::StrJoin(directories, " and "));
-  next_ns_ = MonotonicNs() + kFirstNs;
+  next_ns_ = recording::MonotonicNs() + kFirstNs;
   store::ObserveReading([this](uint64_t bytes) { Note(bytes); });
 }
 
@@ -57,10 +58,10 @@ void Progress::Hide() {
 
 void Progress::Note(uint64_t bytes) {
   done_ += bytes;
-  const uint64_t now_ns = MonotonicNs();
+  const uint64_t now_ns = recording::MonotonicNs();
   if (now_ns < next_ns_) return;
   next_ns_ = now_ns + kRedrawEveryNs;
-  // Pictures and tables need what the first reading found.
+  // Pictures and tables take further readings, because they need the result of the first.
   const uint64_t reading = (done_ - 1) / total_ + 1;
   const uint64_t percent = ((done_ - 1) % total_ + 1) * 100 / total_;
   std::string line =

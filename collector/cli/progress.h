@@ -1,8 +1,7 @@
-// A line on a terminal that says how far a long reading of a run is: "gpuprobe: reading DIR: 34 % of 8.0
-// GiB".
+// A progress line on a terminal while a run is read: "gpuprobe: reading DIR: 34 % of 8.0 GiB".
 //
-// Only on a terminal that can erase it, after a second, and gone when the work is done or something else is
-// to be said.
+// Shown only on a terminal that can erase it, and only after a second; erased when the work is done or before
+// other output.
 #pragma once
 
 #include <cstdint>

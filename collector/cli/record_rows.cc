@@ -35,7 +35,7 @@ std::string FileName(const store::Segment& segment) {
   return std::filesystem::path(segment.path).filename().string();
 }
 
-// The segments of one process: their definitions and plans are one.
+// Reads the segments of one process, which share definitions and plans.
 absl::Status ReadLog(const char* command, const std::string& directory,
                      std::span<const store::Segment> segments, const EmitRow& emit) {
   std::vector<std::unique_ptr<store::MappedFile>> files;

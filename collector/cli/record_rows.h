@@ -10,8 +10,8 @@ namespace gpuprobe::cli {
 
 using EmitRow = std::function<void(const std::string& row)>;  // without end of line
 
-// Reads the logs while `go_on()`. `command` reports on stderr what is damaged, and from when on there are
-// records.
+// Reads the logs while `go_on()`. Prints on stderr, under the name `command`, which logs are damaged and when
+// the records begin.
 absl::Status ForEachRecordRow(const char* command, const std::string& directory,
                               const std::function<bool()>& go_on, const EmitRow& emit);
 

@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordedStepsOp
   const bool marked = marker.kind() != model::StepMarker::Kind::kNone;
   if (!asked || (!marked && InEnvironment(kMarker))) return environment;
   if (!marked) {
-    // The environment's own is said by the probe.
+    // The probe itself reports mistakes in the environment's own variables.
     if (environment.empty()) return environment;
     return absl::InvalidArgumentError(absl::StrCat(
         "--start-step, --stop-step and --every-steps need --step-marker nvtx:NAME or collective:OP/N, or ",

@@ -25,7 +25,7 @@ struct RecordedStepsOption {
   std::optional<uint64_t> every;
 
   void AddTo(CLI::App& app);
-  // What the command's environment needs for it, with `marker` as --step-marker has it (none: not given).
+  // The variables for the command's environment. `marker`: the value of --step-marker (none: not given).
   // InvalidArgument when the probe cannot find such steps.
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Environment(
       const model::StepMarker& marker) const;

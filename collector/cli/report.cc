@@ -12,16 +12,17 @@
 #include "collector/analysis/build_report.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
-#include "collector/cli/hang_watch.h"
 #include "collector/cli/http_option.h"
-#include "collector/cli/live_page.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
-#include "collector/cli/recorder.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
-#include "collector/cli/signals.h"
 #include "collector/page/page.h"
+#include "collector/recording/hang_watch.h"
+#include "collector/recording/live_page.h"
+#include "collector/recording/recorder.h"
+#include "collector/recording/signals.h"
+#include "collector/recording/version.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 #include "collector/store/run_directory.h"
@@ -41,11 +42,11 @@ std::string HtmlPage(const model::JobModel& job, const analysis::Report& report,
 // Until a signal.
 int Serve(http::Server& server, const model::JobModel& job, const analysis::Report& report,
           const std::string& directory) {
-  const absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
+  const absl::StatusOr<recording::SignalFd> signals = recording::SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kReport, signals.status(), kFailed);
   const absl::StatusOr<store::RunFiles> files = store::ListRun(directory);
   SayError(absl::StrCat("serving ", directory, " on ", server.Url(), ", until Ctrl-C"));
-  ServeFinished(server, job, report, files.ok() ? *files : store::RunFiles{}, signals->fd());
+  recording::ServeFinished(server, job, report, files.ok() ? *files : store::RunFiles{}, signals->fd());
   return kDone;
 }
 
@@ -89,7 +90,7 @@ int ReportMain(const Arguments& arguments) {
   const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);
   if (!replayed.ok()) return Fail(kReport, replayed.status(), kFailed);
   analysis::ReportInput input;
-  input.collector_version = Version();
+  input.collector_version = recording::Version();
   input.work = work.work;
   input.step_records = steps;
   input.hang_after_ns = rank_options.after_ns();

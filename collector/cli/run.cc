@@ -1,10 +1,10 @@
-#include <poll.h>
-#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,29 +15,35 @@
 #include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/hangs/process_state.h"
+#include "collector/cli/beside.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
-#include "collector/cli/health_check.h"
 #include "collector/cli/http_option.h"
 #include "collector/cli/launch.h"
-#include "collector/cli/live_display.h"
-#include "collector/cli/live_page.h"
+#include "collector/cli/launched_rank.h"
 #include "collector/cli/ordinary_priority.h"
 #include "collector/cli/output.h"
 #include "collector/cli/preload_check.h"
+#include "collector/cli/rank_meeting.h"
+#include "collector/cli/recorded_commands.h"
 #include "collector/cli/recorded_steps_option.h"
-#include "collector/cli/recorder.h"
 #include "collector/cli/run_channel.h"
 #include "collector/cli/run_command.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
-#include "collector/cli/signals.h"
 #include "collector/ingest/server.h"
 #include "collector/log/log.h"
 #include "collector/model/steps/warmup.h"
+#include "collector/recording/health_check.h"
+#include "collector/recording/live_display.h"
+#include "collector/recording/live_page.h"
+#include "collector/recording/recorder.h"
+#include "collector/recording/signals.h"
+#include "collector/recording/version.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
+#include "collector/report/report.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -90,104 +96,58 @@ struct RunOptions {
 };
 
 void Say(const std::optional<std::string>& text) {
-  if (text.has_value()) SayForPeople(*text);
+  if (text.has_value()) log::SayForPeople(*text);
 }
 
-// The command as the collector sees it: through the process that waits for it.
-class WatchedCommand {
- public:
-  explicit WatchedCommand(RunChannel channel) : channel_(std::move(channel)) {}
-  ~WatchedCommand() {
-    if (pidfd_ >= 0) close(pidfd_);
-  }
-  WatchedCommand(const WatchedCommand&) = delete;
-  WatchedCommand& operator=(const WatchedCommand&) = delete;
-
-  // Waits until it is started. False: it never is.
-  bool AwaitStart() {
-    channel_.Send(RunMessageKind::kReady);
-    RunMessage message;
-    if (!channel_.Receive(message, /*wait=*/true) || message.kind != RunMessageKind::kStarted) return false;
-    pid_ = message.value;
-    pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-    return true;
-  }
-  void OnMessages() {
-    RunMessage message;
-    while (!channel_.gone() && channel_.Receive(message, /*wait=*/false)) {
-      if (message.kind == RunMessageKind::kHurry) hurried_ = true;
-      if (message.kind != RunMessageKind::kEnded) continue;
-      ended_ = true;
-      status_ = message.value;
-    }
-  }
-  // Without the process that waits for it (somebody killed that), the command is watched from here.
-  void LookIfAlone() {
-    if (ended_) return;
-    pollfd fd{.fd = pidfd_, .events = POLLIN, .revents = 0};
-    ended_ = pidfd_ < 0 || poll(&fd, 1, 0) != 0;
-  }
-  void SayDirectory(const std::string& directory) {
-    if (said_directory_ || directory.empty()) return;
-    said_directory_ = true;
-    channel_.Send(RunMessageKind::kDirectory, 0, directory);
-  }
-
-  int fd() const { return channel_.fd(); }
-  pid_t pid() const { return pid_; }
-  bool ended() const { return ended_; }
-  std::optional<int> status() const { return status_; }
-  bool hurried() const { return hurried_; }
-  // Nobody waits for a report on the screen.
-  bool is_alone() const { return channel_.gone(); }
-
- private:
-  RunChannel channel_;
-  pid_t pid_ = -1;
-  int pidfd_ = -1;
-  bool ended_ = false;
-  bool hurried_ = false;
-  bool said_directory_ = false;
-  std::optional<int> status_;  // as waitpid gave it
-};
-
-void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveDisplay& display,
-           LivePage& page, WatchedCommand& command) {
+void Serve(ingest::Server& server, recording::Recorder& recorder, recording::HealthCheck& check,
+           recording::LiveDisplay& display, recording::LivePage& page, RecordedCommands& commands) {
   Clock::time_point look = Clock::now();
-  while (!command.ended()) {
+  while (!commands.ended()) {
     server.Poll(page.Patience(recorder));
     recorder.Tick();
-    display.Tick(recorder.status(), MonotonicNs());
+    display.Tick(recorder.status(), recording::MonotonicNs());
     page.Tick(recorder, server);
-    if (recorder.heard_anything()) command.SayDirectory(recorder.directory());
-    if (command.is_alone()) {
-      server.Unwatch(command.fd());  // it would be readable for ever
-      command.LookIfAlone();
-    }
+    if (recorder.heard_anything()) commands.SayDirectory(recorder.directory());
+    commands.Tick(server);
     if (Clock::now() < look) continue;
     look = Clock::now() + kCheckEvery;
     Say(recorder.Check(check, false));
   }
-  if (command.status().has_value()) recorder.NoteChildEnd(command.pid(), *command.status());
+  commands.EndJoining(server);
   const Clock::time_point end = Clock::now() + kStragglerWait;
-  server.Poll(milliseconds(0));  // who connected just before the end
-  while (server.clients() > 0 && !command.hurried() && Clock::now() < end) {
+  server.Poll(milliseconds(0));  // clients that connected just before the end
+  while (server.clients() > 0 && !commands.hurried() && Clock::now() < end) {
     server.Poll(milliseconds(50));
     recorder.Tick();
     page.Tick(recorder, server);
+    commands.Tick(server);
   }
   server.Drain(milliseconds(100), milliseconds(1000));
   Say(recorder.Check(check, true));
 }
 
+// "; the command exited with code 1"; empty: it ended well, or that is not known. `status`: as waitpid gives
+// it.
+std::string FailureText(std::optional<int> status) {
+  if (!status.has_value()) return "";
+  if (WIFSIGNALED(*status))
+    return absl::StrCat("; the command was ended by ",
+                        analysis::SignalName(static_cast<uint32_t>(WTERMSIG(*status))));
+  if (!WIFEXITED(*status) || WEXITSTATUS(*status) == 0) return "";
+  return absl::StrCat("; the command exited with code ", WEXITSTATUS(*status));
+}
+
 // kFailed, after a line, if the report could not be written.
-int PrintReport(Recorder& recorder, LivePage& page, const std::vector<std::string>& command,
-                const RunOptions& options, bool is_alone) {
+int PrintReport(recording::Recorder& recorder, recording::LivePage& page,
+                const std::vector<std::string>& command, const RunOptions& options,
+                const RecordedCommands& commands) {
+  const bool is_alone = commands.is_alone();
   if (!recorder.heard_anything()) {
     if (!is_alone)
       std::fprintf(stderr,
                    "gpuprobe: nothing was recorded: no process of this command initialised CUDA, or none ran "
-                   "long enough to connect\n");
+                   "long enough to connect%s\n",
+                   FailureText(commands.failure()).c_str());
     return kDone;
   }
   const analysis::Report report = recorder.Finish(command);
@@ -196,30 +156,38 @@ int PrintReport(Recorder& recorder, LivePage& page, const std::vector<std::strin
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
   const std::string text =
       options.json ? render::JsonReportFiles(report).report : render::TextReport(report, file, layout);
-  if (!options.quiet && !is_alone) SayForPeople(text);
+  if (!options.quiet && !is_alone) log::SayForPeople(text);
   page.Conclude(recorder, report);
   if (written.ok()) return kDone;
   return Fail(kRun, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
 }
 
-// False, after a line that says why, for programs that do not start with a preloaded library.
-bool MayPreload(const std::vector<std::string>& command, bool unwanted) {
+// False for programs that do not start with a preloaded library; `say`: after a line that says why.
+bool MayPreload(const std::vector<std::string>& command, bool unwanted, bool say) {
   if (unwanted) return false;
   const std::optional<PreloadFinding> finding = CheckPreload(command);
-  if (finding.has_value()) Say(absl::StrCat("gpuprobe: ", PreloadLine(*finding), "\n"));
+  if (say && finding.has_value()) Say(absl::StrCat("gpuprobe: ", PreloadLine(*finding), "\n"));
   return !finding.has_value();
 }
 
-// What the collector's process does; its exit code.
-int CollectRun(RunChannel channel, const std::vector<std::string>& command, const std::string& socket,
-               const RunOptions& options) {
+// mpirun kills the whole group of a rank, and Slurm has one group for all of them.
+void LeaveProcessGroup() {
+  setpgid(0, 0);
+  std::signal(SIGTTOU, SIG_IGN);  // we would be stopped for printing from the background
+}
+
+// Runs in the collector's process; returns its exit code.
+int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::string>& command,
+               const std::string& socket, const RunOptions& options) {
+  if (ranks != nullptr) LeaveProcessGroup();
   absl::StatusOr<std::unique_ptr<http::Server>> listening = options.http.Listen();
   if (!listening.ok()) return Fail(kRun, listening.status(), kOwnFailure);
-  LivePage page(*std::move(listening), command);
-  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
+  recording::LivePage page(*std::move(listening), command);
+  absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder =
+      recording::Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kRun, recorder.status(), kOwnFailure);
   (*recorder)->WatchForHangs(
-      options.rank_options, [](const std::string& text) { SayForPeople(text); },
+      options.rank_options, [](const std::string& text) { log::SayForPeople(text); },
       render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)));
   (*recorder)->SetStepMarker(options.marker);
   (*recorder)->SetModelWork(options.work.work);
@@ -228,36 +196,61 @@ int CollectRun(RunChannel channel, const std::vector<std::string>& command, cons
       socket, [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
   if (!server.ok()) return Fail(kRun, server.status(), kOwnFailure);
   RunAtOrdinaryPriority();  // chrt, nice and taskset before `gpuprobe run` are meant for the command
-  WatchedCommand watched(std::move(channel));
-  if (absl::Status s = (*server)->Watch(watched.fd(), [&] { watched.OnMessages(); }); !s.ok())
-    return Fail(kRun, s, kOwnFailure);
-  if (!watched.AwaitStart()) return kDone;
-  HealthCheck check(options.check_steps);
-  LiveDisplay display(options.quiet ? 0 : options.status.seconds,
-                      ScreenOf(STDERR_FILENO, options.color.no_color));
+  RecordedCommands commands(std::move(channel), ranks, socket,
+                            [&](pid_t pid, int wait_status) { (*recorder)->NoteChildEnd(pid, wait_status); });
+  if (absl::Status s = commands.WatchOn(**server); !s.ok()) return Fail(kRun, s, kOwnFailure);
+  if (!commands.AwaitStart()) return kDone;
+  recording::HealthCheck check(options.check_steps);
+  recording::LiveDisplay display(options.quiet ? 0 : options.status.seconds,
+                                 ScreenOf(STDERR_FILENO, options.color.no_color));
   page.Start();
   if (!page.Url().empty() && !options.quiet) std::fprintf(stderr, "gpuprobe: live: %s\n", page.Url().c_str());
-  Serve(**server, **recorder, check, display, page, watched);
+  Serve(**server, **recorder, check, display, page, commands);
   (*server)->SayEnded();
   server->reset();
-  if (watched.is_alone()) RemoveSocketDirectory(std::filesystem::path(socket).parent_path());
-  return PrintReport(**recorder, page, command, options, watched.is_alone());
+  // We remove it ourselves because the waiting process may be killed before it can.
+  RemoveSocketDirectory(std::filesystem::path(socket).parent_path());
+  return PrintReport(**recorder, page, command, options, commands);
+}
+
+// Meets the ranks that record into the same directory. If the ranks of this host cannot meet, prints why and
+// records alone.
+RankMeeting MeetOtherRanks(const std::string& out) {
+  std::optional<LaunchedRank> self = FindLaunchedRank();
+  if (!self.has_value()) return {};
+  std::error_code ignored;
+  if (!out.empty()) absl::StrAppend(&self->job, " ", std::filesystem::absolute(out, ignored).string());
+  absl::StatusOr<RankMeeting> meeting = MeetRanks(*self);
+  if (meeting.ok()) return *std::move(meeting);
+  SayError(absl::StrCat(
+      "run: rank ", self->rank,
+      " is recorded by itself, because it cannot look for others: ", meeting.status().message()));
+  return {};
 }
 
 CommandEnd Supervise(const std::vector<std::string>& command, const std::string& library,
                      const RunOptions& options) {
-  const absl::StatusOr<std::string> folder = MakeSocketDirectory();
+  RankMeeting meeting = MeetOtherRanks(options.out);
+  const auto environment = [&](const std::string& socket, bool say) {
+    auto variables = ProbeEnvironment(library, socket, MayPreload(command, options.no_preload, say));
+    variables.insert(variables.end(), options.environment.begin(), options.environment.end());
+    return variables;
+  };
+  if (meeting.joined.has_value()) {
+    const std::string socket = meeting.joined->socket;
+    return RunJoined(
+        command, [&] { return environment(socket, /*say=*/false); }, *std::move(meeting.joined));
+  }
+  RankListener* const ranks = meeting.first.has_value() ? &*meeting.first : nullptr;
+  const absl::StatusOr<std::string> folder = ranks != nullptr ? ranks->folder() : MakeSocketDirectory();
   if (!folder.ok()) return {.exit_code = Fail(kRun, folder.status(), kOwnFailure)};
-  const auto remove_folder = absl::MakeCleanup([&] { RemoveSocketDirectory(*folder); });
   const std::string socket = *folder + "/collector.sock";
-  return RunBesideCollector(
-      command,
-      [&] {
-        auto environment = ProbeEnvironment(library, socket, MayPreload(command, options.no_preload));
-        environment.insert(environment.end(), options.environment.begin(), options.environment.end());
-        return environment;
-      },
-      [&](RunChannel channel) { return CollectRun(std::move(channel), command, socket, options); });
+  const CommandEnd end = RunBesideCollector(
+      command, [&] { return environment(socket, /*say=*/true); },
+      [&](RunChannel channel) { return CollectRun(std::move(channel), ranks, command, socket, options); },
+      ranks);
+  if (!end.collector_goes_on) RemoveSocketDirectory(*folder);
+  return end;
 }
 
 }  // namespace
@@ -302,10 +295,10 @@ int RunMain(const Arguments& arguments) {
   auto environment = options.steps.Environment(options.marker.marker);
   if (!environment.ok()) return Fail(kRun, std::string(environment.status().message()), kUsage);
   options.environment = *std::move(environment);
-  const absl::StatusOr<std::string> library = FindLibrary();
+  const absl::StatusOr<std::string> library = FindBeside("libgpuprobe.so", {"", "../lib", "../injector"});
   if (!library.ok()) return Fail(kRun, library.status(), kOwnFailure);
   const CommandEnd end = Supervise(command, *library, options);
-  if (end.end_signal != 0) EndBySignal(end.end_signal);
+  if (end.end_signal != 0) recording::EndBySignal(end.end_signal);
   return end.exit_code;
 }
 

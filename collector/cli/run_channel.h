@@ -1,5 +1,5 @@
 // Messages between the two processes of `gpuprobe run`: the one that waits for the command, and the
-// collector.
+// collector. The `gpuprobe run`s of other ranks that join a collector (rank_meeting.h) use the same ones.
 //
 // The user started the waiting process, which is the command's parent and must survive whatever happens to
 // the collector: it sends without blocking, allocates nothing here, and treats every failure as the
@@ -16,13 +16,16 @@ namespace gpuprobe::cli {
 
 enum class RunMessageKind : int32_t {
   // From the collector.
-  kReady,      // it listens: the command may start
+  kReady,  // it listens: the command may start; for a rank that joins `text`: on this socket, `value`: its
+           // pid
   kDirectory,  // `text`: where the run is recorded
+  kRelease,    // to one whose command has ended: others run, so do not wait for the report
   // From the waiting process.
+  kJoin,        // `value`: rank, `text`: job of a command that this collector did not start for
   kStarted,     // `value`: the command's pid
   kNotStarted,  // the command could not be executed
   kEnded,       // `value`: the command's status, as waitpid gives it
-  kHurry,       // the user wants to leave: wait for nobody any more
+  kHurry,       // the user wants to leave: stop waiting
 };
 
 struct RunMessage {

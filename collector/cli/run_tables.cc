@@ -3,11 +3,12 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "collector/analysis/report.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/output.h"
+#include "collector/recording/version.h"
 #include "collector/render/json_report.h"
+#include "collector/report/report.h"
 #include "collector/store/run_directory.h"
 #include "collector/tables/csv_files.h"
 #include "collector/tables/database.h"
@@ -18,19 +19,21 @@
 namespace gpuprobe::cli {
 namespace {
 
-// Calls visit(owner, step) for each step of each process, times as the clock said.
+// Calls visit(owner, step) for each step of each member, times as the clock said.
 template <typename Visit>
 void ForEachStep(const ReplayedRun& run, const Visit& visit) {
-  const auto& processes = run.job.processes();
-  for (uint32_t i = 0; i < processes.size(); ++i) {
-    const v1::Identity& id = processes[i]->identity();
+  for (const model::Member& member : run.job.ReportedMembers()) {
+    const model::ProcessModel& process = *member.process;
+    const v1::Identity& id = process.identity();
     const bool ranked = id.rank_source() != v1::RANK_SOURCE_NONE && id.rank() >= 0;
-    const tables::StepOwner owner{
-        .rank = ranked ? id.rank() : -1, .pid = id.pid(), .world_size = id.world_size()};
-    for (model::StepRecord step : run.steps.Of(i)) {
-      const uint64_t back_ns = processes[i]->SetBackAt(step.end_ns);
-      step.clock_step_ns -= static_cast<int64_t>(back_ns - processes[i]->SetBackAt(step.start_ns));
-      step.start_ns = processes[i]->Realtime(step.start_ns);
+    const tables::StepOwner owner{.rank = ranked ? id.rank() : -1,
+                                  .pid = id.pid(),
+                                  .world_size = id.world_size(),
+                                  .gpu = member.device()};
+    for (model::StepRecord step : run.steps.Of(member.number)) {
+      const uint64_t back_ns = process.SetBackAt(step.end_ns);
+      step.clock_step_ns -= static_cast<int64_t>(back_ns - process.SetBackAt(step.start_ns));
+      step.start_ns = process.Realtime(step.start_ns);
       step.end_ns -= back_ns;
       visit(owner, step);
     }
@@ -42,9 +45,10 @@ void ForEachStep(const ReplayedRun& run, const Visit& visit) {
 absl::Status ReplayWithSteps(const char* command, const std::string& directory,
                              const StepMarkerOption& marker, ReplayedRun& run) {
   run.job.SetStepMarker(marker.marker);
-  const absl::StatusOr<store::Replayed> replayed =
-      store::Replay(directory, run.job,
-                    [&](const model::ProcessModel& process, const v1::Batch&) { run.steps.Watch(process); });
+  const absl::StatusOr<store::Replayed> replayed = store::Replay(
+      directory, run.job,
+      [&](const model::ProcessModel& process, const v1::Batch&) { run.steps.Watch(process); },
+      [&] { run.steps = timeline::StepLog(); });
   if (!replayed.ok()) return replayed.status();
   for (const store::Damage& damage : replayed->damages)
     Fail(command, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
@@ -63,14 +67,14 @@ void ForEachReportRow(const ReplayedRun& run, const EmitRow& emit) {
     emit(tables::StepRow(owner, step));
   });
   analysis::ReportInput input;
-  input.collector_version = Version();
+  input.collector_version = recording::Version();
   tables::ReportRows(render::JsonReport(analysis::BuildReport(run.job, input)), emit);
 }
 
 template <typename Target>
 absl::Status FillTables(const char* command, const std::string& directory, const StepMarkerOption& marker,
                         Target& target) {
-  // The report first: it names damage, and what is no run directory ends here.
+  // The report first: it reports damage, and fails if the path is not a run directory.
   auto run = std::make_unique<ReplayedRun>();
   if (absl::Status s = ReplayWithSteps(command, directory, marker, *run); !s.ok()) return s;
   std::vector<tables::Table> known = tables::RecordTables();

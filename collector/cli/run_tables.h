@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "collector/cli/record_rows.h"
-#include "collector/cli/recorder.h"
+#include "collector/recording/recorder.h"
 #include "collector/timeline/step_log.h"
 
 namespace gpuprobe::cli {

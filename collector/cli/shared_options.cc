@@ -1,6 +1,8 @@
 #include "collector/cli/shared_options.h"
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collector/cli/checks.h"
 #include "collector/store/run_settings.h"
 
@@ -32,15 +34,6 @@ void StepMarkerOption::AddTo(CLI::App& app) {
       ->option_text("MARKER");
 }
 
-void StepMarkerOption::TakeFrom(const std::string& run_directory) {
-  if (!text.empty()) return;
-  const std::string recorded = store::ReadRunSettings(run_directory).step_marker;
-  const absl::StatusOr<model::StepMarker> parsed = model::StepMarker::Parse(recorded);
-  if (recorded.empty() || !parsed.ok()) return;
-  marker = *parsed;
-  text = recorded;
-}
-
 void RankOptions::AddTo(CLI::App& app) {
   app.add_option("--hang-after", seconds,
                  "report a collective as hung after it has waited this long without explanation [60]")
@@ -66,9 +59,16 @@ void ModelWorkOption::AddTo(CLI::App& app) {
                             ->check(AboveZero());
   parameters->needs(tokens);
   tokens->needs(parameters);
-  app.add_option("--flops-type", work.type,
-                 "data type whose peak is the reference: bf16, fp16, tf32, fp32, fp8 [bf16]")
-      ->check(OneOf({"bf16", "fp16", "tf32", "fp32", "fp8"}));
+  std::vector<std::string> types;
+  for (const auto& [type, word] : report::WordsOf<analysis::NumberFormat>()) types.push_back(word);
+  app.add_option_function<std::string>(
+         "--flops-type",
+         [this](const std::string& word) {
+           work.type = static_cast<analysis::NumberFormat>(
+               *report::ValueOf(report::WordsOf<analysis::NumberFormat>(), word));
+         },
+         absl::StrCat("data type whose peak is the reference: ", absl::StrJoin(types, ", "), " [bf16]"))
+      ->check(OneOf(types));
   app.add_option("--peak-tflops", work.peak_tflops, "peak of one GPU, if gpuprobe does not know it")
       ->check(AboveZero());
   app.add_option_function<std::string>(

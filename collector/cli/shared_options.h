@@ -5,9 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "collector/analysis/hang.h"
-#include "collector/analysis/report.h"
-#include "collector/model/steps/step_marker.h"
+#include "collector/recording/options.h"
+#include "collector/report/report.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
@@ -26,23 +25,14 @@ struct KeepOption {
 };
 
 // --step-marker of the subcommands that record or report.
-struct StepMarkerOption {
-  model::StepMarker marker;
-  std::string text;  // as it was given; empty: it was not
-
+struct StepMarkerOption : recording::ChosenMarker {
   void AddTo(CLI::App& app);
-  // Where it was not given: what the run in this directory was recorded with.
-  void TakeFrom(const std::string& run_directory);
 };
 
 // --hang-after and --link-peak of the subcommands that record or report: parameters for the analysis of
 // ranks.
-struct RankOptions {
-  uint64_t seconds = analysis::kDefaultHangAfterNs / 1'000'000'000;
-  std::optional<double> link_peak;  // 1e9 bytes per second
-
+struct RankOptions : recording::HangOptions {
   void AddTo(CLI::App& app);
-  uint64_t after_ns() const { return seconds * 1'000'000'000; }
 };
 
 // The arithmetic of a step, for the utilisation of the devices.

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <deque>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,74 +17,22 @@
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/keyboard.h"
-#include "collector/cli/live_display.h"
+#include "collector/cli/live_run.h"
 #include "collector/cli/output.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
-#include "collector/cli/signals.h"
-#include "collector/render/live_json.h"
+#include "collector/recording/live_display.h"
+#include "collector/recording/signals.h"
+#include "collector/recording/version.h"
 #include "collector/render/live_text.h"
-#include "collector/store/mapped_file.h"
-#include "collector/store/run_files.h"
 #include "collector/text/characters.h"
 
 namespace gpuprobe::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr char kTop[] = "top";
-constexpr char kRuns[] = "gpuprobe-runs";
 constexpr std::chrono::milliseconds kRefresh{1000};
-// A collector writes every second. One that was killed leaves its last state behind.
-constexpr std::chrono::seconds kStale{30};
-constexpr size_t kMostBytes = size_t{16} << 20;
 constexpr size_t kMostMoments = 60;  // of the past, a rank
-
-bool IsLive(const fs::path& directory) {
-  std::error_code error;
-  const fs::file_time_type written = fs::last_write_time(directory / kLiveFile, error);
-  return !error && fs::file_time_type::clock::now() - written < kStale;
-}
-
-absl::StatusOr<std::string> ReadLiveFile(const std::string& directory) {
-  absl::StatusOr<std::unique_ptr<store::MappedFile>> file =
-      store::MappedFile::Open(fs::path(directory) / kLiveFile);
-  if (!file.ok()) return file.status();
-  return (*file)->Read(0, kMostBytes);
-}
-
-// The run under gpuprobe-runs/ that was written last, of those that are being recorded.
-std::string NewestRun() {
-  std::string newest;
-  fs::file_time_type latest{};
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(kRuns, error)) {
-    if (!IsLive(entry.path())) continue;
-    const fs::file_time_type written = fs::last_write_time(entry.path() / kLiveFile, error);
-    if (!newest.empty() && (error || written <= latest)) continue;
-    latest = written;
-    newest = entry.path().string();
-  }
-  return newest;
-}
-
-// Why there is nothing to show.
-absl::Status WhyNotLive(const std::string& directory) {
-  const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
-  if (!run.ok()) return run.status();
-  std::error_code error;
-  const fs::file_time_type written = fs::last_write_time(fs::path(directory) / kLiveFile, error);
-  if (error) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        directory, " is not being recorded (any more); for its report: gpuprobe report ", directory));
-  }
-  const auto age =
-      std::chrono::duration_cast<std::chrono::seconds>(fs::file_time_type::clock::now() - written);
-  return absl::FailedPreconditionError(
-      absl::StrCat(directory, ": its collector has written nothing for ", age.count(),
-                   " s, so it was killed or is stuck; for what was recorded: gpuprobe report ", directory));
-}
 
 // What the user looks at, and how the ranks did at the last looks.
 class View {
@@ -213,12 +160,10 @@ struct TopOptions {
 // Reads what is new. False: the run is over.
 absl::StatusOr<bool> Look(const std::string& directory, View& view) {
   if (!IsLive(directory)) return false;
-  const absl::StatusOr<std::string> text = ReadLiveFile(directory);
-  if (!text.ok()) return false;
-  absl::StatusOr<analysis::LiveStatus> status = render::ParseLiveJson(*text);
-  if (!status.ok())
-    return absl::DataLossError(absl::StrCat(directory, "/", kLiveFile, ": ", status.status().message()));
-  view.Take(*std::move(status), MonotonicNs());
+  absl::StatusOr<analysis::LiveStatus> status = ReadLiveStatus(directory);
+  if (absl::IsNotFound(status.status())) return false;
+  if (!status.ok()) return status.status();
+  view.Take(*std::move(status), recording::MonotonicNs());
   return true;
 }
 
@@ -226,7 +171,7 @@ std::string Over(const std::string& directory) {
   return absl::StrCat("the run is over: gpuprobe report ", directory, "\n");
 }
 
-// One screen after the other, for what is no terminal or a dumb one.
+// Prints one screen after the other, for output that is not a terminal, or a dumb one.
 int PrintScreens(const TopOptions& options, View& view) {
   while (true) {
     PrintForPeople(view.Text(ScreenOf(STDOUT_FILENO, options.color.no_color), std::nullopt));
@@ -267,7 +212,7 @@ int Watch(const TopOptions& options, View& view, std::unique_ptr<Keyboard> keybo
   }
   const int signal = keyboard->end_signal();
   keyboard.reset();
-  if (signal != 0) EndBySignal(signal);
+  if (signal != 0) recording::EndBySignal(signal);
   return kDone;
 }
 
@@ -291,7 +236,7 @@ int TopMain(const Arguments& arguments) {
   app.add_flag("--json", options.json, "with --once: print JSON for tools")->needs("--once");
   options.color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
-  if (options.directory.empty()) options.directory = NewestRun();
+  if (options.directory.empty()) options.directory = NewestLiveRun();
   if (options.directory.empty()) {
     return Fail(kTop, absl::StrCat("no run is being recorded under ", kRuns, "; name the run directory"),
                 kFailed);

@@ -10,8 +10,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "collector/analysis/clock_alignment.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/finding_rules.h"
+#include "collector/analysis/trust/clock_alignment.h"
 #include "collector/analysis/units.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
@@ -19,8 +19,10 @@
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
-#include "collector/cli/recorder.h"
 #include "collector/cli/shared_options.h"
+#include "collector/recording/recorder.h"
+#include "collector/recording/version.h"
+#include "collector/report/report.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
 #include "collector/store/safe_path.h"
@@ -97,32 +99,24 @@ struct TracedRun {
   store::Replayed replayed;
   store::RunFiles files;
   timeline::StepLog steps;
-  std::map<const model::ProcessModel*, timeline::ForwardSteps> forward;
-  analysis::ClockLines lines;
+  std::vector<analysis::AlignedClock> clocks;  // by process
   std::vector<timeline::Process> processes;
   timeline::GroupRanks groups;
-
-  timeline::ProcessClock ClockOf(uint32_t index) {
-    const auto line = lines.lines.find(index);
-    return {line == lines.lines.end() ? analysis::ClockLine{} : line->second, lines.origin_ns,
-            forward[job.processes()[index].get()], job.processes()[index]->DeviceAheadNs()};
-  }
 };
 
 absl::Status ReplayRun(const TraceOptions& options, TracedRun& run) {
   run.job.SetStepMarker(options.marker.marker);
   absl::StatusOr<store::Replayed> replayed = store::Replay(
-      options.directory, run.job, [&](const model::ProcessModel& process, const v1::Batch& batch) {
-        run.steps.Watch(process);
-        run.forward[&process].Note(batch);
-      });
+      options.directory, run.job,
+      [&](const model::ProcessModel& process, const v1::Batch&) { run.steps.Watch(process); },
+      [&] { run.steps = timeline::StepLog(); });
   if (!replayed.ok()) return replayed.status();
   run.replayed = *std::move(replayed);
   absl::StatusOr<store::RunFiles> files = store::ListRun(options.directory);
   if (!files.ok()) return files.status();
   run.files = *std::move(files);
   run.steps.Finish(run.job);
-  run.lines = analysis::ClockLinesOf(run.job);
+  run.clocks = analysis::AlignedClocksOf(run.job);
   run.processes = timeline::ProcessesOf(run.job);
   run.groups = timeline::GroupRanksOf(run.job);
   return absl::OkStatus();
@@ -150,7 +144,7 @@ absl::StatusOr<std::vector<uint32_t>> ChosenProcesses(const TraceOptions& option
 absl::StatusOr<timeline::Window> WindowOfFinding(const TraceOptions& options, const TracedRun& run,
                                                  const std::vector<timeline::AlignedStep>& steps) {
   analysis::ReportInput input;
-  input.collector_version = Version();
+  input.collector_version = recording::Version();
   const analysis::Report report = analysis::BuildReport(run.job, input);
   std::set<std::string> ids;
   for (const analysis::Finding& finding : report.findings) ids.insert(finding.id);
@@ -159,8 +153,9 @@ absl::StatusOr<timeline::Window> WindowOfFinding(const TraceOptions& options, co
                                             "\"; it has: ", absl::StrJoin(ids, ", ")));
   }
   std::string what;
-  absl::StatusOr<timeline::Window> window =
-      timeline::WindowOfMoment(timeline::MomentOf(options.around, report), steps, what);
+  const analysis::FindingRule& rule = analysis::RuleOf(options.around);
+  absl::StatusOr<timeline::Window> window = timeline::WindowOfMoment(
+      rule.moment != nullptr ? rule.moment(report) : analysis::Moment{}, steps, what);
   if (window.ok()) Print(text::Printable(absl::StrCat(options.around, ": ", what)) + "\n");
   return window;
 }
@@ -170,8 +165,8 @@ absl::StatusOr<timeline::Window> ChosenWindow(const TraceOptions& options, Trace
   if (options.steps.empty() && options.around.empty()) return timeline::Window{};
   std::vector<timeline::AlignedStep> steps;
   for (const uint32_t index : chosen) {
-    const timeline::ProcessClock clock = run.ClockOf(index);
-    for (const model::StepRecord& step : run.steps.Of(index)) {
+    const analysis::AlignedClock& clock = run.clocks[index];
+    for (const model::StepRecord& step : run.steps.Of(run.job.FirstMember(index).number)) {
       steps.push_back({.index = step.index,
                        .start_ns = clock.Align(step.start_ns),
                        .end_ns = clock.Align(step.end_ns),
@@ -198,7 +193,7 @@ struct Written {
 // after it is not read.
 void WriteProcess(TracedRun& run, uint32_t index, const timeline::Window& window, timeline::EventSink& sink,
                   Written& written) {
-  timeline::ProcessTimeline events(run.processes[index], run.groups, run.ClockOf(index), window, sink);
+  timeline::ProcessTimeline events(run.processes[index], run.groups, run.clocks[index], window, sink);
   const std::string& log = run.replayed.logs[run.job.processes()[index].get()];
   for (const store::Segment& segment : run.files.segments) {
     if (segment.log != log) continue;
@@ -211,7 +206,7 @@ void WriteProcess(TracedRun& run, uint32_t index, const timeline::Window& window
       if (frame.has_batch() && !events.Add(frame.batch()).ok()) break;
     }
   }
-  events.Finish(run.steps.Of(index));
+  events.Finish(run.steps.Of(run.job.FirstMember(index).number));
   written.events += events.events();
   written.left_out += events.left_out();
   if (sink.full()) written.shortest_until_ns = std::min(written.shortest_until_ns, events.last_ns());
@@ -223,7 +218,7 @@ uint64_t BeginOf(TracedRun& run, const timeline::Window& window) {
   uint64_t begin_ns = UINT64_MAX;
   for (const timeline::Process& process : run.processes) {
     const uint64_t first_ns = run.job.processes()[process.index]->totals().first_ns;
-    if (first_ns != UINT64_MAX) begin_ns = std::min(begin_ns, run.ClockOf(process.index).Align(first_ns));
+    if (first_ns != UINT64_MAX) begin_ns = std::min(begin_ns, run.clocks[process.index].Align(first_ns));
   }
   if (begin_ns == UINT64_MAX) return 0;
   return std::max(begin_ns, window.from_ns) - kMarginNs;

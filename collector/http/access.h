@@ -1,4 +1,5 @@
-// Who may read the page: whoever names this host on loopback, and elsewhere whoever has the token.
+// Who may read the page: on loopback, requests whose Host header names this host; elsewhere, requests with
+// the token.
 //
 // A token comes as "Authorization: Bearer TOKEN" (Prometheus, scripts), or once as /?token=TOKEN, which a
 // browser gets back as a cookie that pages of other sites cannot use. Pure, and safe from many threads.
@@ -15,7 +16,7 @@ namespace gpuprobe::http {
 // In time that depends on the length of `given` alone.
 bool SameSecret(std::string_view given, std::string_view secret);
 
-// What a request says about who sends it; empty: it does not say.
+// What a request claims about its sender; empty: not given.
 struct Claims {
   std::string_view host;           // header
   std::string_view authorization;  // header
@@ -25,7 +26,7 @@ struct Claims {
 
 enum class Verdict : uint8_t {
   kWelcome,
-  kWelcomeWithCookie,  // the token came in the URL: set a cookie, and lead away from that URL
+  kWelcomeWithCookie,  // the token came in the URL: set a cookie, and redirect to a URL without it
   kWrongHost,
   kNoToken,
 };
@@ -45,7 +46,7 @@ class Access {
 
   std::string token_;
   bool loopback_;
-  std::string cookie_;  // its name: cookies do not tell ports apart
+  std::string cookie_;  // its name: browsers share cookies between ports
 };
 
 // The first line of a file that only its owner can read.

@@ -17,7 +17,7 @@
 namespace gpuprobe::http {
 namespace {
 
-// When it is full, whoever connects next waits for a second: it must not be easy to fill.
+// When it is full, the next client waits for a second, so it must not be easy to fill.
 constexpr int kBacklog = 4096;
 constexpr uint32_t kLoopbackNet = 127;  // the first of an IPv4 address's four numbers
 

@@ -28,7 +28,7 @@ struct Address {
 absl::StatusOr<Address> ParseAddress(std::string_view text);
 
 // Whether the Host header of a request names this host: "localhost" or a loopback number, with any port. A
-// page of somebody else's, whose name was made to lead here, sends its own name.
+// foreign site whose name was made to resolve to this host (DNS rebinding) sends its own name.
 bool NamesLoopback(std::string_view host_header);
 
 // A socket that listens. Closed with this object.

@@ -20,18 +20,18 @@ using std::chrono::milliseconds;
 constexpr milliseconds kDocumentsPatience{5000};
 constexpr milliseconds kMomentPatience{3000};
 constexpr milliseconds kHeartbeat{15'000};  // of a stream in which nothing happens
-constexpr milliseconds kLinger{2000};       // after the end of the run, for a page that still fetches
+constexpr milliseconds kLinger{5000};       // after the end of the run, for a page that still fetches
 constexpr milliseconds kLingerPoll{20};
 constexpr size_t kPieceBytes = size_t{256} << 10;
 constexpr char kJson[] = "application/json";
 constexpr char kText[] = "text/plain; charset=utf-8";
-// Nothing from anywhere else; the charts set styles of elements.
+// Allows no other origin; the charts set styles of elements.
 constexpr char kPagePolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 constexpr char kDataPolicy[] = "default-src 'none'; frame-ancestors 'none'";
 
-// Sends `text`, which `owner` keeps, without a copy for each who reads it.
+// Sends `text`, which `owner` keeps alive, without a copy per reader.
 template <typename Owner>
 void Share(httplib::Response& response, Owner owner, std::string_view text, const char* type) {
   if (text.empty()) return response.set_content("", type);
@@ -60,7 +60,7 @@ struct Stream {
   std::atomic<size_t>& streams;
   Board::Seen seen;
   bool greeted = false;
-  std::optional<Board::Clock::time_point> hang_up_at;  // it has been told that the run is over
+  std::optional<Board::Clock::time_point> hang_up_at;  // set once the run's end was sent
 
   Stream(Board& its_board, std::atomic<size_t>& all) : board(its_board), streams(all) { board.Enter(); }
   ~Stream() {
@@ -87,7 +87,7 @@ struct Stream {
     if (news.closed) sink.done();
     return true;
   }
-  // Until the page has fetched the last documents and hangs up.
+  // Waits until the page has fetched the last documents and disconnects.
   bool Linger(const Connection& connection, httplib::DataSink& sink) const {
     std::this_thread::sleep_for(kLingerPoll);
     if (Board::Clock::now() >= *hang_up_at) sink.done();

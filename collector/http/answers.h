@@ -18,7 +18,7 @@ class DocumentBuilder;
 
 class Answers {
  public:
-  // `builder` may be null. `most_other_viewers`: of everybody but the owner.
+  // `builder` may be null. `most_other_viewers`: limit for all users but the owner.
   Answers(Access access, Board& board, const DocumentBuilder* builder, size_t most_viewers,
           size_t most_other_viewers)
       : access_(std::move(access)),

@@ -1,5 +1,5 @@
-// Threads that nobody waits for: their priority, since recording goes first where processors are short, and
-// what work costs.
+// Background threads: a low priority, so that recording goes first where processors are scarce, and the
+// processor time that their work costs.
 #pragma once
 
 #include <sys/resource.h>
@@ -10,14 +10,13 @@
 
 namespace gpuprobe::http {
 
-// The calling thread from now on. On Linux a thread has a nice value of its own.
+// Lowers the calling thread's priority for good. On Linux a thread has a nice value of its own.
 inline void RunInBackground() {
   constexpr int kNice = 10;
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
 }
 
-// What the calling thread has used of a processor. Unlike the clock it does not count what others made it
-// wait.
+// Processor time of the calling thread. Unlike wall time, it leaves out waiting for a processor.
 inline std::chrono::nanoseconds ThreadTime() {
   timespec used{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);

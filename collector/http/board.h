@@ -1,7 +1,7 @@
-// Where the collector's thread puts snapshots, and where the threads that serve find them.
+// Passes snapshots from the collector's thread to the threads that serve them.
 //
 // The collector's thread never waits here: it takes a lock that is held for the copy of a pointer. Readers
-// wait for the next snapshot, each for as long as it wants. Nobody looks: nothing is made.
+// wait for the next snapshot, each for as long as it wants. Without viewers no documents are made.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace gpuprobe::http {
 class Board {
  public:
   using Clock = std::chrono::steady_clock;
-  // For this long after somebody asked for documents they are kept up to date.
+  // Documents are kept up to date for this long after the last request.
   static constexpr std::chrono::seconds kInterest{10};
   // Without a moment for this long the collector is stuck.
   static constexpr std::chrono::seconds kStuck{10};
@@ -34,16 +34,16 @@ class Board {
     std::shared_ptr<const Moment> moment;        // null: no newer one
     std::shared_ptr<const Documents> documents;  // likewise
     bool ended = false;                          // the run is over: nothing more comes
-    bool closed = false;                         // nobody is served any more
+    bool closed = false;                         // the server is shutting down
   };
 
   // -- of the collector's thread
   void Put(std::shared_ptr<const Moment> moment);
   // Also of the thread that makes documents.
   void Put(std::shared_ptr<const Documents> documents);
-  // The run is over, or `finished` from the start: what there is stays.
+  // The run is over, or was from the start; the last snapshots stay.
   void End();
-  // Whether documents are wanted: somebody watches, or asked a moment ago.
+  // Whether documents are wanted: a viewer watches, or asked within kInterest.
   bool WantsDocuments() const;
 
   // -- of the threads that serve
@@ -51,8 +51,8 @@ class Board {
   std::shared_ptr<const Moment> moment() const;
   // As they are; null before the first.
   std::shared_ptr<const Documents> documents() const;
-  // Asks for documents and waits up to `patience` for some that are not older than the moment. Where others
-  // look already, what there is is new enough. Null: there are none yet.
+  // Asks for documents and waits up to `patience` for some that are not older than the moment. If there are
+  // viewers already, the current ones are new enough. Null: there are none yet.
   std::shared_ptr<const Documents> FreshDocuments(std::chrono::milliseconds patience);
   // Waits up to `patience` for something that is not in `seen`, and notes it there.
   News Await(Seen& seen, std::chrono::milliseconds patience);
@@ -64,7 +64,7 @@ class Board {
   void Enter();
   void Leave();
   size_t viewers() const;
-  // Wakes everybody; from now on Await returns at once.
+  // Wakes all waiting threads; from now on Await returns at once.
   void Close();
 
  private:

@@ -1,9 +1,8 @@
 // Makes documents of a run that is being recorded, on a thread of its own with low priority.
 //
 // The collector's thread gives it the model's saved state, as for a rotation of logs: writing that takes a
-// fraction of what a report takes, and a report needs a model that it can settle. How often that happens
-// follows from what it costs: at most four times a second, and more seldom where it costs more, so that a
-// thousand ranks do not take a core.
+// fraction of what a report takes, and a report needs a model that it can settle. That happens at most four
+// times a second, and less often the more it costs, so that a thousand ranks do not take a core.
 #pragma once
 
 #include <atomic>
@@ -22,7 +21,7 @@
 
 namespace gpuprobe::http {
 
-// The run's documents. `job` is settled, or what there is of it so far.
+// The run's documents. `job` is settled, for good or as of now.
 Documents DocumentsOf(const model::JobModel& job, const analysis::Report& report,
                       const store::RunFiles& files);
 
@@ -30,11 +29,11 @@ class DocumentBuilder {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLeastInterval{250};
-  // The interval is at least so many times the processor time of the last documents: a third of a core at
-  // most, while somebody watches.
+  // The interval is at least this many times the processor time of the last documents: at most a third of a
+  // core while there are viewers.
   static constexpr int kMakingInterval = 3;
-  // And so many times what saving the state took of the collector's thread: a twentieth of that thread at
-  // most.
+  // And at least this many times the time that saving the state took on the collector's thread: at most a
+  // twentieth of that thread.
   static constexpr int kSavingInterval = 20;
 
   struct Order {

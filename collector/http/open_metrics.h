@@ -1,8 +1,8 @@
 // OpenMetrics 1.0, the text that newer scrapers ask for, from the same families as Prometheus' text.
 //
-// It differs in what it says and in how strict it is: a counter's family has no "_total", which its samples
-// have; units are said; constant facts are of kind "info"; numbers of "le" have a point; the end is marked,
-// so that a cut answer is noticed.
+// It is stricter: a counter's family has no "_total", which its samples have; units are given; constant facts
+// are of kind "info"; values of "le" have a decimal point; the end is marked, so that a truncated answer is
+// noticed.
 #pragma once
 
 #include <string>

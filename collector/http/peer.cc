@@ -74,7 +74,7 @@ std::optional<uid_t> UidOf(const DiagEnd& theirs, const DiagEnd& ours) {
       head->nlmsg_type != SOCK_DIAG_BY_FAMILY)
     return std::nullopt;
   const auto* found = static_cast<const inet_diag_msg*>(NLMSG_DATA(head));
-  // A socket that was closed belongs to nobody, and says uid 0.
+  // A closed socket has no owner and reports uid 0.
   if (found->idiag_inode == 0) return std::nullopt;
   return found->idiag_uid;
 }

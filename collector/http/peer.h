@@ -1,4 +1,4 @@
-// Who is at the other end of a connection, as far as the kernel says it.
+// Who is at the other end of a connection, as far as the kernel knows.
 //
 // Example: mallory, uid 1002, connects from 127.0.0.1:40112. The kernel knows whose socket that is and says
 // 1002 (netlink's sock_diag). A connection from another host has no uid that we could ask for; then its

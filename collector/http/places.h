@@ -1,9 +1,9 @@
-// Who gets one of the server's connections, so that nobody can take them all.
+// Decides who gets one of the server's connections, so that no user can take them all.
 //
 // Example: mallory opens connections as fast as she can. She gets kMostOfPeer. With twenty users she gets
-// kMostOfOthers in all; the rest is kept for the owner of the run. Whoever gets no place is admitted briefly:
-// long enough to ask for /healthz. Each peer may have kMostBriefOfPeer such connections at a time; when there
-// are kMostBrief, a new one displaces the oldest.
+// kMostOfOthers in all; the rest is kept for the owner of the run. A client without a place is admitted
+// briefly: long enough to ask for /healthz. Each peer may have kMostBriefOfPeer such connections at a time;
+// when there are kMostBrief, a new one displaces the oldest.
 //
 // Used by the accepting thread only.
 #pragma once
@@ -20,7 +20,7 @@ namespace gpuprobe::http {
 class Places {
  public:
   static constexpr size_t kMost = 160;
-  // Of all peers that are not the owner; of one of these.
+  // Limits for all peers but the owner together, and for each of them.
   static constexpr size_t kMostOfOthers = 120;
   static constexpr size_t kMostOfPeer = 60;
 
@@ -30,7 +30,7 @@ class Places {
   enum class Admission : uint8_t { kPlace, kBrief, kRefused };
   Admission Take(const Peer& peer);
   void Leave(const Peer& peer, Admission admission);
-  // More brief ones than there may be: displace the oldest.
+  // True if there are more brief connections than allowed: displace the oldest.
   bool HasTooManyBrief() const { return brief_ > kMostBrief; }
 
  private:

@@ -52,11 +52,11 @@ class Library : public httplib::Server {
     bool has_body = false;
     bool closed = false;
     const auto prepare = [&](httplib::Request& request) {
-      // Parts of a document and compressed ones would be made for each reader anew.
+      // Ranges and compression would be computed again for each reader.
       request.ranges.clear();
       request.headers.erase("Range");
       request.headers.erase("Accept-Encoding");
-      // Nobody reads bodies: what follows would be taken for a request.
+      // Bodies are not read: what follows would be parsed as a request.
       has_body = request.method != "GET" && request.method != "HEAD";
       has_body |=
           request.has_header("Transfer-Encoding") || request.get_header_value("Content-Length", 0) > "0";
@@ -70,7 +70,7 @@ class Library : public httplib::Server {
 
 namespace {
 
-// The connection whose request this thread answers: the library hands on the request alone.
+// The connection whose request this thread answers: the library passes only the request.
 thread_local Connection* current = nullptr;
 
 }  // namespace
@@ -149,7 +149,7 @@ class Server::Impl {
       for (size_t n = 0; n < Places::kMost && !stop_; ++n) {
         const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
-          // No descriptors are left, which recording needs more: whoever waits is looked at again later.
+          // No descriptors are left, and recording needs them more: waiting clients are retried later.
           if (errno != EAGAIN && errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(100));
           break;
         }

@@ -1,8 +1,8 @@
 // Serves a run over HTTP: the page, its documents, events while the run goes on, metrics, and signs of life.
 // docs/http-api.md describes what it answers.
 //
-// A thread for each connection (places.h bounds them, for each peer), besides one that accepts. They
-// read snapshots from the board and nothing else: whoever does not read, or asks for everything at once,
+// A thread for each connection (places.h bounds them, for each peer), besides one that accepts. They read
+// snapshots from the board and nothing else: a client that does not read, or asks for everything at once,
 // costs a connection and never the recording. GET and HEAD only; nothing here changes anything.
 #pragma once
 
@@ -21,7 +21,7 @@ class DocumentBuilder;
 class Server {
  public:
   // How many connections may be streams of events: there is always room for requests. The second number is
-  // for everybody but the owner.
+  // for all users but the owner.
   static constexpr size_t kMostViewers = 100;
   static constexpr size_t kMostOtherViewers = 70;
 
@@ -29,7 +29,7 @@ class Server {
     Address address;
     std::string token;  // empty: none is asked for
   };
-  // Listens, and answers nobody yet: it has no thread before Start. InvalidArgument without a token where the
+  // Listens without answering yet: it has no thread before Start. InvalidArgument without a token where the
   // address is not loopback.
   static absl::StatusOr<std::unique_ptr<Server>> Listen(const Options& options);
   ~Server();

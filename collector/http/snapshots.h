@@ -1,8 +1,8 @@
-// What is handed from the collector's thread to the threads that serve: whole, and never changed afterwards.
+// Immutable snapshots that the collector's thread hands to the serving threads.
 //
 // Two kinds, because they cost differently. The moment (status, numbers) is made every second. The documents
-// (report.json and what the page draws) are made when somebody looks. Text is made once for each snapshot, by
-// the first who asks, and shared by all.
+// (report.json and what the page draws) are made while there are viewers. Each snapshot is serialised once,
+// at the first request, and the text is shared by all.
 #pragma once
 
 #include <cstdint>

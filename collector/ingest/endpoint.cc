@@ -47,8 +47,8 @@ bool CalledAfterUs(const std::string& directory) {
   return std::filesystem::path(directory).filename().string().starts_with("gpuprobe");
 }
 
-// Directories that are called after us are ours alone; one that the user chose is left as it is, if nobody
-// else can exchange the socket in it.
+// Directories named after us must be ours alone. A directory that the user chose is left as it is, if no
+// other user can replace the socket in it.
 absl::Status CheckDirectory(int fd, const std::string& directory, Audience audience) {
   struct stat st {};
   if (fstat(fd, &st) != 0) return SystemError(directory, errno);
@@ -70,35 +70,6 @@ absl::Status CheckDirectory(int fd, const std::string& directory, Audience audie
                      "or choose another one with --socket"));
   }
   return absl::OkStatus();
-}
-
-// The directory, held open: what is made in it later is made there, whatever the name refers to by then. One
-// that is called after us is made if it is missing; any other is the user's to make: its name may be a
-// mistake.
-absl::StatusOr<int> OpenDirectory(const std::string& directory, Audience audience) {
-  bool made = false;
-  if (CalledAfterUs(directory)) {
-    std::error_code error;
-    std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), error);
-    made = mkdir(directory.c_str(), DirectoryMode(audience)) == 0;
-    if (!made && errno != EEXIST) return SystemError(directory, errno);
-  }
-  const int no_link = made || directory.starts_with("/tmp/gpuprobe-") ? O_NOFOLLOW : 0;
-  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_link);
-  if (fd < 0) {
-    if (errno == ENOENT)
-      return absl::NotFoundError(absl::StrCat(directory,
-                                              ": no such directory; create it, or choose another one "
-                                              "with --socket"));
-    return errno == ENOTDIR || errno == ELOOP
-               ? absl::FailedPreconditionError(absl::StrCat(directory, " is not a directory"))
-               : SystemError(directory, errno);
-  }
-  if (absl::Status s = CheckDirectory(fd, directory, audience); !s.ok()) {
-    close(fd);
-    return s;
-  }
-  return fd;
 }
 
 std::string ReadPid(int fd) {
@@ -168,6 +139,32 @@ absl::Status Bind(int fd, const sockaddr_un& address, int directory, const std::
 
 }  // namespace
 
+absl::StatusOr<int> OpenSocketDirectory(const std::string& directory, Audience audience) {
+  bool made = false;
+  if (CalledAfterUs(directory)) {
+    std::error_code error;
+    std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), error);
+    made = mkdir(directory.c_str(), DirectoryMode(audience)) == 0;
+    if (!made && errno != EEXIST) return SystemError(directory, errno);
+  }
+  const int no_link = made || directory.starts_with("/tmp/gpuprobe-") ? O_NOFOLLOW : 0;
+  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_link);
+  if (fd < 0) {
+    if (errno == ENOENT)
+      return absl::NotFoundError(absl::StrCat(directory,
+                                              ": no such directory; create it, or choose another one "
+                                              "with --socket"));
+    return errno == ENOTDIR || errno == ELOOP
+               ? absl::FailedPreconditionError(absl::StrCat(directory, " is not a directory"))
+               : SystemError(directory, errno);
+  }
+  if (absl::Status s = CheckDirectory(fd, directory, audience); !s.ok()) {
+    close(fd);
+    return s;
+  }
+  return fd;
+}
+
 std::string DefaultSocketPath() {
   if (const char* path = std::getenv("GPUPROBE_SOCKET"); path != nullptr && *path != '\0') return path;
   if (const char* dir = std::getenv("XDG_RUNTIME_DIR"); dir != nullptr && *dir != '\0') {
@@ -186,7 +183,7 @@ absl::StatusOr<Endpoint> Endpoint::Open(const std::string& path, Audience audien
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const Place place = PlaceOf(path);
-  absl::StatusOr<int> directory = OpenDirectory(place.directory, audience);
+  absl::StatusOr<int> directory = OpenSocketDirectory(place.directory, audience);
   if (!directory.ok()) return directory.status();
   auto close_directory = absl::MakeCleanup([&] { close(*directory); });
   absl::StatusOr<int> lock = TakeLock(*directory, place.name, path);
@@ -195,7 +192,7 @@ absl::StatusOr<Endpoint> Endpoint::Open(const std::string& path, Audience audien
     unlinkat(*directory, LockPath(place.name).c_str(), 0);
     close(*lock);
   });
-  unlinkat(*directory, place.name.c_str(), 0);  // nobody holds the lock: a socket here is stale
+  unlinkat(*directory, place.name.c_str(), 0);  // the lock was free: a socket here is stale
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return SystemError("socket", errno);
   if (absl::Status s = Bind(fd, address, *directory, place.name, audience); !s.ok()) {

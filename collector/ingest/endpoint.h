@@ -1,9 +1,9 @@
 // The collector's place in the file system: the socket's path, its private directory, and the lock that lets
 // one collector own it.
 //
-// Separate from the server because both the default path and the rules of ownership are a public contract
-// with the injector. The lock file beside the socket holds the owner's pid and is locked with flock for as
-// long as the owner lives, so that a socket that a crash left behind is recognised and replaced.
+// Both the default path and the rules of ownership are a contract with the injector. The lock file beside the
+// socket holds the owner's pid and is locked with flock for as long as the owner lives, so that a socket left
+// behind by a crash is recognised and replaced.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,16 @@ enum class Audience : uint8_t {
   kNode,   // every user: directory 0755, socket 0666
 };
 
+// A directory of sockets, held open: what is made in it later is made there, whatever the name refers to by
+// then. One that is called after us is made if it is missing, and must be ours alone; any other is the user's
+// to make: its name may be a mistake.
+absl::StatusOr<int> OpenSocketDirectory(const std::string& directory, Audience audience = Audience::kOwner);
+
 class Endpoint {
  public:
   // Makes the directory, takes the lock, binds and listens. AlreadyExists, with the pid of the owner, when
-  // another collector has it; FailedPrecondition when somebody else owns the directory or could exchange the
-  // socket in it; otherwise what the system said.
+  // another collector has it; FailedPrecondition when another user owns the directory or could replace the
+  // socket in it; otherwise the system's error.
   static absl::StatusOr<Endpoint> Open(const std::string& path, Audience audience = Audience::kOwner);
 
   ~Endpoint();

@@ -18,11 +18,11 @@ struct ClientLimits {
   std::chrono::milliseconds hello_wait{600'000};
   // One frame after Hello.
   size_t frame_bytes = wire::kMaxFrameBytes;
-  // Memory for unfinished frames of all clients together; whoever holds most is dropped. A batch of the
-  // probe's is mostly 0.1 MiB, and at most a few.
+  // Memory for unfinished frames of all clients together; beyond, the client that holds most is dropped. A
+  // batch of the probe's is mostly 0.1 MiB, and at most a few.
   size_t unfinished_bytes = size_t{1} << 30;
-  // Our parent is refused. A collector that a program started belongs to whoever adopts orphans: if that
-  // process waits for all of its children, neither would end before the other.
+  // Our parent is refused. A collector that a program started is the child of the process that adopts
+  // orphans: if that process waits for all of its children, neither would end before the other.
   bool refuses_parent = false;
 };
 

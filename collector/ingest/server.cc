@@ -28,7 +28,7 @@ absl::Status Add(int epoll_fd, int fd) {
 }
 
 void SendBestEffort(int fd, const std::string& bytes) {
-  // A client that does not read its refusal is not waited for.
+  // Does not wait for a client that does not read its refusal.
   if (!bytes.empty()) (void)send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -155,7 +155,7 @@ void Server::Accept() {
   }
 }
 
-// The listener would be readable all the time, and nobody could be accepted.
+// Without descriptors no client can be accepted, and the listener would stay readable all the time.
 void Server::Pause() {
   constexpr std::chrono::milliseconds kPause{200};
   Warn(absl::StrCat("no new clients for the moment: ", std::strerror(errno)));
@@ -220,7 +220,7 @@ void Server::NoteHeld(Client& client) {
   if (held_bytes_ > limits_.unfinished_bytes) FreeHeld();
 }
 
-// Down to three quarters, so that it is not needed again at once.
+// Frees down to three quarters of the limit, so that it is not needed again at once.
 void Server::FreeHeld() {
   for (auto& [fd, client] : clients_) {
     client.session->Shrink();
@@ -280,7 +280,7 @@ void Server::Serve(int fd, bool hung_up) {
 void Server::Drop(Client& client, const absl::Status& why, const std::string& reply) {
   ++dropped_;
   Warn(absl::StrCat(client.session->name(), " was dropped: ", why.message()));
-  // A probe that is not told to stay away comes back with the same.
+  // A probe that is not refused reconnects and sends the same again.
   std::string refusal = reply;
   if (refusal.empty() || client.session->greeted()) AppendRefusal(std::string(why.message()), refusal);
   SendBestEffort(client.fd, refusal);

@@ -1,8 +1,8 @@
 // Serves many clients on one thread: accepts, checks who they are, reads in turn, and ends a client that
 // misbehaves.
 //
-// Separate from the session (rules) and the endpoint (place): this is the loop. Every client may have
-// kBudgetBytes read in a round, so that one that sends fast does not keep others waiting; the kernel's socket
+// This is the loop; session.h has the protocol's rules, endpoint.h the socket's place. At most kBudgetBytes
+// of each client are read in a round, so that a fast sender does not keep others waiting; the kernel's socket
 // buffer is the back pressure. Further file descriptors (signals, a child) take part through Watch. One
 // thread; not thread-safe.
 #pragma once
@@ -38,7 +38,7 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // A connection whose client somebody else has checked; closed if it cannot be served.
+  // Takes over a connection whose client was checked before; closed if it cannot be served.
   void Take(int fd);
   // Ends every client, with the reason.
   void DropAll(const std::string& why);
@@ -49,7 +49,7 @@ class Server {
   void Unwatch(int fd);
   // Waits for at most `timeout` and handles what is there.
   void Poll(std::chrono::milliseconds timeout);
-  // Tells every client that the collector ends in order, so that it does not look for another one.
+  // Announces a clean exit to every client, so that none looks for another collector.
   void SayEnded();
   // Takes everything that clients have sent: asks them to flush, then reads until all have gone or nothing
   // has come for `quiet`, at most `limit`.
@@ -97,7 +97,7 @@ class Server {
   SinkFactory make_sink_;
   ClientLimits limits_;
   int epoll_fd_;
-  bool paused_ = false;  // no descriptors were left: nobody is accepted until
+  bool paused_ = false;  // no descriptors were left: no client is accepted until
   std::chrono::steady_clock::time_point resume_at_;
   std::deque<Waiting> waiting_;
   size_t held_bytes_ = 0;  // of all clients

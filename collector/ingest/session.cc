@@ -7,7 +7,7 @@
 namespace gpuprobe::ingest {
 namespace {
 
-// Longer ones the client would not take.
+// The client would not accept longer ones.
 constexpr size_t kMaxRunDirectory = 2048;
 
 void Append(const v1::Control& control, std::string& reply) {

@@ -1,8 +1,8 @@
 // The conversation with one client: Hello first, then batches, then Bye; anything else ends this client and
-// nobody else.
+// no other.
 //
-// Separate from the socket so that the protocol's rules are tested on bytes alone. The frames go, decoded and
-// as they came, to a FrameSink; one sink per process of the other side.
+// The protocol's rules work on bytes alone, without a socket. Frames go, decoded and raw, to a FrameSink; one
+// sink for each connected process.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +25,19 @@ class FrameSink {
  public:
   virtual ~FrameSink() = default;
   virtual absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) = 0;
-  // What the client sent before it is on disk when this returns, as far as the disk takes it.
+  // When it returns, everything that the client sent before is on disk, unless writing failed.
   virtual void OnBye(const v1::Bye& bye, std::string_view raw) = 0;
   // Before everything else: the connection, for those who want to know which process is at its other end. It
   // stays open until OnClosed returns.
   virtual void OnConnected(int /*socket*/) {}
   // Highest sequence of a batch that the client need not keep any more; 0: none. nullopt: this sink does not
-  // know, and the client never gets one.
+  // acknowledge, and the client never gets an acknowledgement.
   virtual std::optional<uint64_t> OnRecord() { return std::nullopt; }
   // Where the records go, for the client to know; absolute, or empty.
   virtual std::string RunDirectory() { return ""; }
   // Whether to send the client Control.flush_unfinished; asked after each batch.
   virtual bool AsksForUnfinished() { return false; }
-  // The run's directory, if this client is the one that tells the user; asked once, after Hello.
+  // The run's directory, if this client should print it; empty: it should not. Called once, after Hello.
   virtual std::string TellsUser() { return ""; }
   // The connection ended; `cut_off`: by the client, without Bye.
   virtual void OnClosed(bool cut_off) = 0;
@@ -58,7 +58,7 @@ class Session {
   void SetSocket(int socket) { socket_ = socket; }
   // Bytes from the client. `reply` then holds what to send it, if anything. An error ends the session.
   absl::Status Receive(std::string_view bytes, std::string& reply);
-  // Appends an acknowledgement if more has come to be on record since the last one.
+  // Appends an acknowledgement if more batches are on record than at the last one.
   void Acknowledge(std::string& reply);
 
   // We end the connection, not the client, which may go on.
@@ -67,7 +67,7 @@ class Session {
   bool greeted() const { return sink_ != nullptr; }
   // Memory that unfinished frames take.
   size_t held_bytes() const { return decoder_.held(); }
-  // Holds no more than it needs.
+  // Frees buffer memory that it does not need.
   void Shrink() { decoder_.Shrink(); }
   bool finished() const { return said_bye_; }
   // "rank 3 (pid 4711)", or "a client" before Hello.

@@ -1,4 +1,4 @@
-// Lets a few warnings through and counts the others, so that nobody can fill a log.
+// Lets a few warnings through and counts the others, so that no client can fill a log.
 //
 // Example: 5,000 clients send garbage within 10 s. Five lines say so at once, and the first line after the 10
 // s ends with "(4995 more omitted)".
@@ -19,7 +19,7 @@ class Warnings {
 
   using Clock = std::chrono::steady_clock;
 
-  // Whether to say `text` now; what was left out before is appended to it.
+  // Whether to print `text` now; the count of warnings left out before is appended to it.
   bool Pass(std::string& text, Clock::time_point now = Clock::now()) {
     if (now - since_ >= kPer) {
       since_ = now;

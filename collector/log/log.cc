@@ -1,5 +1,6 @@
 #include "collector/log/log.h"
 
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -35,6 +36,11 @@ std::shared_ptr<spdlog::logger>& Logger() {
 }
 
 }  // namespace
+
+void SayForPeople(std::string_view text) {
+  std::fputs(text::PrintableStyled(text).c_str(), stderr);
+  std::fflush(stderr);
+}
 
 void Warn(std::string_view line) {
   const std::string printable = text::PrintableLines(line);

@@ -89,6 +89,7 @@ std::optional<ProcStatus> ParseStatus(std::string_view text) {
     if (values.empty()) continue;
     if (name == "Pid" && !pid.has_value()) pid = Number<uint32_t>(values[0]);
     if (name == "PPid") status.parent = Number<uint32_t>(values[0]).value_or(0);
+    if (name == "Uid" && values.size() > 1) status.user = Number<uint32_t>(values[1]).value_or(0);
     if (name == "TracerPid") status.tracer = Number<uint32_t>(values[0]).value_or(0);
     if (name == "VmSwap") status.swapped_bytes = Number<uint32_t>(values[0]).value_or(0) * uint64_t{1024};
     if (name != "NSpid") continue;

@@ -1,7 +1,7 @@
 // Parsers for the kernel's text files under /proc and /sys/fs/cgroup. Pure.
 //
-// A process chooses its own name and its cgroup's path, so every field is looked for where nobody can put
-// another: "(a) R 1" is a name. Unreadable values are absent, never zero.
+// A process chooses its own name and its cgroup's path, so every field is searched for where the process
+// cannot forge it: "(a) R 1" is a valid name. Unreadable values are absent, never zero.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ std::optional<SchedStat> ParseSchedStat(std::string_view text);
 struct ProcStatus {
   std::vector<uint32_t> pids;  // in each namespace, from /proc's to the process's own
   uint32_t parent = 0;         // in /proc's namespace; 0: not known, or outside it
-  uint32_t tracer = 0;         // 0: nobody
+  uint32_t tracer = 0;         // 0: none
+  uint32_t user = 0;           // effective
   uint64_t swapped_bytes = 0;
 };
 std::optional<ProcStatus> ParseStatus(std::string_view text);

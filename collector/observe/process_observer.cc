@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/observe/small_file.h"
+#include "collector/observe/system_call.h"
 
 namespace gpuprobe::observe {
 namespace {
@@ -31,23 +32,6 @@ struct PidfdInfo {
 static_assert(sizeof(PidfdInfo) == 64);
 constexpr unsigned long kPidfdGetInfo = _IOWR(0xFF, 11, PidfdInfo);
 constexpr uint64_t kPidfdInfoExit = 1U << 3;
-
-// System calls that wait for something with a descriptor as their first argument.
-struct WaitingCall {
-  int64_t number;
-  const char* name;
-};
-constexpr WaitingCall kWaitingCalls[] = {
-    {SYS_read, "read"},         {SYS_readv, "readv"},     {SYS_pread64, "pread"},
-    {SYS_write, "write"},       {SYS_writev, "writev"},   {SYS_pwrite64, "pwrite"},
-    {SYS_recvfrom, "recvfrom"}, {SYS_recvmsg, "recvmsg"}, {SYS_sendto, "sendto"},
-    {SYS_sendmsg, "sendmsg"},   {SYS_connect, "connect"}, {SYS_accept, "accept"},
-    {SYS_accept4, "accept4"},   {SYS_flock, "flock"},     {SYS_fcntl, "fcntl"},
-    {SYS_ioctl, "ioctl"},       {SYS_fsync, "fsync"},     {SYS_fdatasync, "fdatasync"},
-};
-// And some without.
-constexpr WaitingCall kOtherCalls[] = {
-    {SYS_openat, "open"}, {SYS_wait4, "wait4"}, {SYS_waitid, "waitid"}, {SYS_sync, "sync"}};
 
 uint64_t Difference(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
 
@@ -129,7 +113,8 @@ void ProcessObserver::NoteStatus(int wait_status) { wait_status_ = wait_status; 
 
 void ProcessObserver::FindStatus(const std::optional<ProcStat>& stat) {
   if (wait_status_.has_value()) return;
-  // Shown of a process that nobody has waited for yet, to those who may look into it. 0 may be hidden.
+  // Readable while the process is a zombie, and only with the right to inspect it; otherwise the kernel shows
+  // 0.
   if (stat.has_value() && stat->state == 'Z' && stat->exit_code != 0) wait_status_ = stat->exit_code;
   PidfdInfo info;
   info.mask = kPidfdInfoExit;
@@ -219,25 +204,54 @@ void ProcessObserver::LookAtGroups(v1::ProcessObservation& observation) {
   reading_ = now;
 }
 
-// Only of a main thread that sleeps all the time: what it sleeps in now and then is nothing.
+// Only for a main thread that sleeps all the time: a short sleep means nothing.
 void ProcessObserver::LookAtWait(v1::ProcessObservation& observation) const {
   constexpr uint64_t kHardlyRanNs = 1'000'000;
   const auto state = static_cast<char>(observation.state());
   if ((state != 'S' && state != 'D') || main_run_ns_ > kHardlyRanNs) return;
   const std::string channel = ReadSmallFile(folder_, "wchan").value_or("");
   if (channel != "0") observation.set_wait_channel(channel);
-  const auto call = ParseSystemCall(ReadSmallFile(folder_, "syscall").value_or(""));
-  if (!call.has_value()) return;
-  for (const WaitingCall& known : kOtherCalls) {
-    if (known.number == call->number) observation.set_waits_for(known.name);
+  const std::string call = SystemCallOf(folder_, Calls::kOutside);
+  if (!call.empty()) observation.set_waits_for(call);
+}
+
+void ProcessObserver::LookAtCounters(const ProcStat& stat, uint64_t monotonic_ns,
+                                     v1::ProcessObservation& observation) {
+  static const auto kTickNs = static_cast<uint64_t>(1'000'000'000 / sysconf(_SC_CLK_TCK));
+  observation.set_cpu_ns(Difference(stat.cpu_ticks, cpu_ticks_) * kTickNs);
+  observation.set_major_faults(Difference(stat.major_faults, major_faults_));
+  LookAtThreads(observation);
+  LookAtGroups(observation);
+  if (last_ns_ == 0) {
+    observation.clear_cpu_ns();
+    observation.clear_major_faults();
+    observation.clear_run_delay_ns();
+    observation.clear_quota_periods();
+    observation.clear_throttled_periods();
+    observation.clear_memory_stall_ns();
+  } else {
+    observation.set_interval_ns(Difference(monotonic_ns, last_ns_));
   }
-  for (const WaitingCall& known : kWaitingCalls) {
-    if (known.number != call->number) continue;
-    char path[256];
-    const ssize_t n = readlinkat(folder_, absl::StrCat("fd/", call->first).c_str(), path, sizeof(path));
-    observation.set_waits_for(
-        n <= 0 ? known.name : absl::StrCat(known.name, " ", std::string(path, static_cast<size_t>(n))));
-  }
+  last_ns_ = monotonic_ns;
+  cpu_ticks_ = stat.cpu_ticks;
+  major_faults_ = stat.major_faults;
+}
+
+void ProcessObserver::Begin(uint64_t monotonic_ns) {
+  v1::ProcessObservation nobody_asked;
+  const auto stat = ParseStat(ReadSmallFile(folder_, "stat").value_or(""));
+  // The next look chooses threads again: most of them are still to come.
+  if (stat.has_value()) LookAtCounters(*stat, monotonic_ns, nobody_asked);
+}
+
+std::optional<v1::ProcessObservation> ProcessObserver::Count(uint64_t realtime_ns, uint64_t monotonic_ns) {
+  const auto stat = ParseStat(ReadSmallFile(folder_, "stat").value_or(""));
+  if (said_end_ || last_ns_ == 0 || !stat.has_value()) return std::nullopt;
+  v1::ProcessObservation observation;
+  observation.mutable_clock()->set_realtime_ns(realtime_ns);
+  observation.mutable_clock()->set_monotonic_ns(monotonic_ns);
+  LookAtCounters(*stat, monotonic_ns, observation);
+  return observation;
 }
 
 std::optional<v1::ProcessObservation> ProcessObserver::Look(uint64_t realtime_ns, uint64_t monotonic_ns,
@@ -258,25 +272,9 @@ std::optional<v1::ProcessObservation> ProcessObserver::Look(uint64_t realtime_ns
     observation.set_tracer(name);
   }
   observation.set_swapped_bytes(status->swapped_bytes);
-  static const auto kTickNs = static_cast<uint64_t>(1'000'000'000 / sysconf(_SC_CLK_TCK));
-  observation.set_cpu_ns(Difference(stat->cpu_ticks, cpu_ticks_) * kTickNs);
-  observation.set_major_faults(Difference(stat->major_faults, major_faults_));
-  LookAtThreads(observation);
-  LookAtGroups(observation);
+  LookAtCounters(*stat, monotonic_ns, observation);
   LookAtWait(observation);
-  if (last_ns_ == 0) {
-    observation.clear_cpu_ns();
-    observation.clear_major_faults();
-    observation.clear_run_delay_ns();
-    observation.clear_quota_periods();
-    observation.clear_throttled_periods();
-    observation.clear_memory_stall_ns();
-  } else {
-    observation.set_interval_ns(Difference(monotonic_ns, last_ns_));
-  }
-  last_ns_ = monotonic_ns;
-  cpu_ticks_ = stat->cpu_ticks;
-  major_faults_ = stat->major_faults;
+  main_stack_.Look(observation);
   ++looks_;
   return observation;
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "collector/observe/cgroups.h"
+#include "collector/observe/main_stack.h"
 #include "collector/observe/proc_text.h"
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -27,7 +28,7 @@ namespace gpuprobe::observe {
 
 class ProcessObserver {
  public:
-  // Threads whose waiting for a CPU is looked at, the busiest; chosen again every kChooseEvery looks, from at
+  // The busiest threads, whose waiting for a CPU is measured; chosen again every kChooseEvery looks, from at
   // most kMostTasks.
   static constexpr size_t kThreads = 8;
   static constexpr size_t kMostTasks = 1024;
@@ -36,8 +37,8 @@ class ProcessObserver {
   // for it.
   static constexpr int kEndLooks = 5;
 
-  // The process at the other end of `socket`, which says that its own pid is `own_pid`; nullptr when it
-  // cannot be seen from here.
+  // The process at the other end of `socket`, which reported its own pid as `own_pid`; nullptr when it is not
+  // visible from here.
   static std::unique_ptr<ProcessObserver> OfPeer(int socket, uint32_t own_pid);
   // Process `pid` of our namespace.
   static std::unique_ptr<ProcessObserver> Open(pid_t pid, uint32_t own_pid);
@@ -46,23 +47,29 @@ class ProcessObserver {
   ProcessObserver& operator=(const ProcessObserver&) = delete;
 
   pid_t pid() const { return pid_; }
-  // True once, with the end: later looks say nothing.
+  // True once the end was reported; later looks report nothing.
   bool said_end() const { return said_end_; }
   // Whether it has ended; one system call.
   bool HasEnded() const;
   // Waits for the end, which is near (its connection is closed), and takes its status before its parent does.
   void AwaitEnd(int milliseconds);
-  // Its status, as waitpid() gave it: it was our child.
+  // Its status as returned by waitpid(), for our own child.
   void NoteStatus(int wait_status);
-  // Nothing: it has ended, and its status may still come; not with `last`.
+  // What the process uses counts from now on, as if it had been looked at; otherwise from the first look on.
+  void Begin(uint64_t monotonic_ns);
+  // What it used since the look before, and nothing else: neither its state nor what it waits for.
+  std::optional<v1::ProcessObservation> Count(uint64_t realtime_ns, uint64_t monotonic_ns);
+  // nullopt: the process has ended and its status may still come; never with `last`.
   std::optional<v1::ProcessObservation> Look(uint64_t realtime_ns, uint64_t monotonic_ns, bool last = false);
 
  private:
-  ProcessObserver(pid_t pid, int folder, int pidfd) : pid_(pid), folder_(folder), pidfd_(pidfd) {}
+  ProcessObserver(pid_t pid, int folder, int pidfd)
+      : pid_(pid), folder_(folder), pidfd_(pidfd), main_stack_(pid) {}
   static std::unique_ptr<ProcessObserver> Open(pid_t pid, int pidfd, uint32_t own_pid);
   std::optional<v1::ProcessObservation> LookAtEnd(v1::ProcessObservation observation, bool last);
   void FindStatus(const std::optional<ProcStat>& stat);
   void ChooseThreads();
+  void LookAtCounters(const ProcStat& stat, uint64_t monotonic_ns, v1::ProcessObservation& observation);
   void LookAtThreads(v1::ProcessObservation& observation);
   void LookAtGroups(v1::ProcessObservation& observation);
   void LookAtWait(v1::ProcessObservation& observation) const;
@@ -78,6 +85,7 @@ class ProcessObserver {
   std::map<pid_t, SchedStat> threads_;
   Cgroups groups_;
   CgroupReading reading_;
+  MainStack main_stack_;
   int end_looks_ = 0;
   bool said_end_ = false;
   std::optional<int> wait_status_;

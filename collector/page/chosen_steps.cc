@@ -87,9 +87,9 @@ class Chooser {
       if (step < about.first_step.value_or(0) || step > about.last_step.value_or(UINT64_MAX)) continue;
       double caused_ns = 0;
       for (const int rank : about.ranks) {
-        const std::optional<size_t> process = ProcessOf(job_, rank);
-        if (process.has_value() && !grid_.rows[*process].empty())
-          caused_ns += grid_.rows[*process][column].caused_wait_ns;
+        const std::optional<size_t> member = MemberOf(job_, rank);
+        if (member.has_value() && !grid_.rows[*member].empty())
+          caused_ns += grid_.rows[*member][column].caused_wait_ns;
       }
       if (caused_ns > 0) waited.emplace_back(caused_ns, column);
     }
@@ -112,9 +112,9 @@ class Chooser {
 
 }  // namespace
 
-std::optional<size_t> ProcessOf(const model::JobModel& job, int rank) {
-  for (size_t i = 0; i < job.processes().size(); ++i) {
-    const v1::Identity& identity = job.processes()[i]->identity();
+std::optional<size_t> MemberOf(const model::JobModel& job, int rank) {
+  for (size_t i = 0; i < job.members().size(); ++i) {
+    const v1::Identity& identity = job.members()[i].process->identity();
     if (identity.rank_source() != v1::RANK_SOURCE_NONE && identity.rank() == rank) return i;
   }
   return std::nullopt;
@@ -125,31 +125,31 @@ std::vector<ChosenStep> ChooseSteps(const model::JobModel& job, const analysis::
   return Chooser(job, report, grid).Choose();
 }
 
-std::vector<size_t> ChooseProcesses(const model::JobModel& job, const analysis::Report& report,
-                                    const StepGrid& grid) {
-  const size_t all = job.processes().size();
+std::vector<size_t> ChooseMembers(const model::JobModel& job, const analysis::Report& report,
+                                  const StepGrid& grid) {
+  const size_t all = job.members().size();
   std::set<size_t> chosen;
-  const auto add = [&](size_t process) {
-    if (chosen.size() < kMostTimelineRanks) chosen.insert(process);
+  const auto add = [&](size_t member) {
+    if (chosen.size() < kMostTimelineRanks) chosen.insert(member);
   };
   if (all > kMostTimelineRanks) {
     for (const analysis::Finding& finding : report.findings) {
       for (const int rank : finding.about.ranks) {
-        const std::optional<size_t> process = ProcessOf(job, rank);
-        if (!process.has_value()) continue;
-        add(*process);
+        const std::optional<size_t> member = MemberOf(job, rank);
+        if (!member.has_value()) continue;
+        add(*member);
         // Neighbours share a host, and often a stage or a tensor group.
-        if (*process > 0) add(*process - 1);
-        if (*process + 1 < all) add(*process + 1);
+        if (*member > 0) add(*member - 1);
+        if (*member + 1 < all) add(*member + 1);
         if (chosen.size() > kMostTimelineRanks / 2) break;
       }
     }
     const size_t stride = std::max<size_t>(1, all / (kMostTimelineRanks - chosen.size() + 1));
-    for (size_t process = 0; process < all; process += stride) {
-      if (!grid.rows[process].empty()) add(process);
+    for (size_t member = 0; member < all; member += stride) {
+      if (!grid.rows[member].empty()) add(member);
     }
   }
-  for (size_t process = 0; process < all; ++process) add(process);
+  for (size_t member = 0; member < all; ++member) add(member);
   return {chosen.begin(), chosen.end()};
 }
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "collector/analysis/report.h"
 #include "collector/model/job/job_model.h"
 #include "collector/page/step_grid.h"
+#include "collector/report/report.h"
 
 namespace gpuprobe::page {
 
@@ -27,11 +27,11 @@ struct ChosenStep {
 std::vector<ChosenStep> ChooseSteps(const model::JobModel& job, const analysis::Report& report,
                                     const StepGrid& grid);
 
-// Processes, ascending: all, or those that findings name and the ones around them in step time.
-std::vector<size_t> ChooseProcesses(const model::JobModel& job, const analysis::Report& report,
-                                    const StepGrid& grid);
+// Members, ascending: all, or those that findings name and the ones around them in step time.
+std::vector<size_t> ChooseMembers(const model::JobModel& job, const analysis::Report& report,
+                                  const StepGrid& grid);
 
-// The process of this rank.
-std::optional<size_t> ProcessOf(const model::JobModel& job, int rank);
+// The first member of this rank.
+std::optional<size_t> MemberOf(const model::JobModel& job, int rank);
 
 }  // namespace gpuprobe::page

@@ -7,9 +7,9 @@
 namespace gpuprobe::page {
 namespace {
 
-MemoryLevels LevelsOf(const model::LevelHistory& level, size_t process) {
+MemoryLevels LevelsOf(const model::LevelHistory& level, size_t member) {
   MemoryLevels out;
-  out.process = process;
+  out.member = member;
   out.start_ns = level.start_ns();
   out.width_ns = level.width_ns();
   size_t each = 1;
@@ -28,21 +28,22 @@ MemoryLevels LevelsOf(const model::LevelHistory& level, size_t process) {
 
 }  // namespace
 
-std::vector<MemoryLevels> MemoryLevelsOf(const model::JobModel& job, const std::vector<size_t>& processes) {
+std::vector<MemoryLevels> MemoryLevelsOf(const model::JobModel& job, const std::vector<size_t>& members) {
   std::vector<MemoryLevels> all;
-  for (const size_t process : processes) {
-    const model::ProcessModel& p = *job.processes()[process];
+  for (const size_t member : members) {
+    if (job.members()[member].place != 0) continue;  // the process's levels are its first member's
+    const model::ProcessModel& p = *job.members()[member].process;
     for (size_t kind = 0; kind < p.memory().size(); ++kind) {
       const model::MemoryLedger::Kind& memory = p.memory()[kind];
       if (memory.high_water_bytes == 0 || memory.level.empty()) continue;
-      all.push_back(LevelsOf(memory.level, process));
+      all.push_back(LevelsOf(memory.level, member));
       all.back().kind = kind == v1::MEMORY_KIND_PINNED
                             ? "host_pinned"
                             : std::string(analysis::MemoryName(static_cast<v1::MemoryKind>(kind)));
     }
     for (const auto& [device, allocator] : p.allocator()) {
       if (allocator.peak_allocated_bytes == 0 || allocator.allocated.empty()) continue;
-      all.push_back(LevelsOf(allocator.allocated, process));
+      all.push_back(LevelsOf(allocator.allocated, member));
       all.back().kind = "tensors";
       all.back().device = device;
     }

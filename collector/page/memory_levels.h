@@ -15,7 +15,7 @@ struct MemoryLevels {
   // One of the lines that a page shows for a rank.
   static constexpr size_t kMostPoints = 512;
 
-  size_t process = 0;
+  size_t member = 0;
   std::string kind;                // "device", "host_pinned" ..., "tensors" for PyTorch's allocator
   std::optional<uint32_t> device;  // of "tensors"
   uint64_t start_ns = 0;           // on the process's clock
@@ -23,7 +23,7 @@ struct MemoryLevels {
   std::vector<uint64_t> greatest_bytes;
 };
 
-// Kinds of which there was nothing are left out.
-std::vector<MemoryLevels> MemoryLevelsOf(const model::JobModel& job, const std::vector<size_t>& processes);
+// Kinds that were never used are left out.
+std::vector<MemoryLevels> MemoryLevelsOf(const model::JobModel& job, const std::vector<size_t>& members);
 
 }  // namespace gpuprobe::page

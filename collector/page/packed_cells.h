@@ -2,7 +2,7 @@
 //
 // A cell is a small floating point number of nanoseconds without sign: 5 bits of exponent e, 11 bits of
 // mantissa m. It means m if e is 0, else (2048 + m) * 2^(e - 1): exact below 4,096 ns, off by at most 0.025 %
-// above. 65535 means that there is none.
+// above. 65535: no value.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/analysis/finding_rules.h"
 #include "collector/page/chosen_steps.h"
 #include "collector/page/memory_levels.h"
 #include "collector/page/packed_cells.h"
@@ -22,27 +23,30 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchemaVersion = 1;
 
-// The process of each of the report's ranks.
-std::vector<size_t> ProcessesOf(const model::JobModel& job, const analysis::Report& report) {
-  std::vector<size_t> processes;
+// The member that each of the report's ranks is.
+std::vector<size_t> MembersOf(const model::JobModel& job, const analysis::Report& report) {
+  std::vector<size_t> members;
   std::set<size_t> taken;
   for (const analysis::RankReport& rank : report.ranks) {
-    size_t process = 0;
-    for (; process < job.processes().size(); ++process) {
-      const v1::Identity& identity = job.processes()[process]->identity();
-      if (identity.pid() == rank.pid && identity.host() == rank.host && !taken.contains(process)) break;
+    size_t number = 0;
+    for (; number < job.members().size(); ++number) {
+      const model::Member& member = job.members()[number];
+      const v1::Identity& identity = member.process->identity();
+      if (identity.pid() == rank.pid && identity.host() == rank.host && !taken.contains(number) &&
+          (!rank.is_device || rank.device == member.device()))
+        break;
     }
-    taken.insert(process);
-    processes.push_back(process);
+    taken.insert(number);
+    members.push_back(number);
   }
-  return processes;
+  return members;
 }
 
 // Builds the document; `row` numbers are places in report.json's ranks[].
 class Document {
  public:
   Document(const model::JobModel& job, const analysis::Report& report)
-      : job_(job), report_(report), processes_(ProcessesOf(job, report)), grid_(StepGridOf(job)) {}
+      : job_(job), report_(report), members_(MembersOf(job, report)), grid_(StepGridOf(job)) {}
 
   std::string Text(const store::RunFiles& files) const {
     Json json = {{"schema_version", kSchemaVersion}, {"steps", Steps()}};
@@ -51,6 +55,9 @@ class Document {
     json["timelines"] = Json::array();
     for (const Timeline& timeline : timelines.steps) json["timelines"].push_back(TimelineJson(timeline));
     json["memory"] = Memory();
+    json["pictures"] = Json::array();
+    for (const analysis::Finding& finding : report_.findings)
+      json["pictures"].push_back(analysis::RuleOf(finding.id).picture);
     return text::SafeJson(json.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 
@@ -69,44 +76,44 @@ class Document {
     Json cells = Json::object();
     for (const Value& value : kValues) cells[value.name] = Cells(value.member);
     std::set<size_t> incomplete;
-    for (const size_t process : processes_) {
-      if (process >= grid_.rows.size()) continue;
-      for (size_t column = 0; column < grid_.rows[process].size(); ++column) {
-        if (grid_.rows[process][column].incomplete > 0) incomplete.insert(column);
+    for (const size_t number : members_) {
+      if (number >= grid_.rows.size()) continue;
+      for (size_t column = 0; column < grid_.rows[number].size(); ++column) {
+        if (grid_.rows[number][column].incomplete > 0) incomplete.insert(column);
       }
     }
     return {{"first_step", grid_.first_step},
             {"steps_per_column", grid_.steps_per_column},
             {"columns", grid_.columns},
-            {"rows", processes_.size()},
+            {"rows", members_.size()},
             {"cells", cells},
             {"incomplete_columns", incomplete}};
   }
 
   std::string Cells(float StepCell::*member) const {
     std::vector<uint16_t> packed;
-    packed.reserve(processes_.size() * grid_.columns);
-    for (const size_t process : processes_) {
-      const bool empty = process >= grid_.rows.size() || grid_.rows[process].empty();
+    packed.reserve(members_.size() * grid_.columns);
+    for (const size_t number : members_) {
+      const bool empty = number >= grid_.rows.size() || grid_.rows[number].empty();
       for (size_t column = 0; column < grid_.columns; ++column) {
-        const StepCell cell = empty ? StepCell{} : grid_.rows[process][column];
+        const StepCell cell = empty ? StepCell{} : grid_.rows[number][column];
         packed.push_back(cell.steps == 0 ? kNoCell : PackCell(cell.*member));
       }
     }
     return PackCells(packed);
   }
 
-  // nullopt: a process that is none of the report's ranks.
-  std::optional<size_t> RowOf(size_t process) const {
-    const auto found = std::find(processes_.begin(), processes_.end(), process);
-    if (found == processes_.end()) return std::nullopt;
-    return static_cast<size_t>(found - processes_.begin());
+  // nullopt: the member is not among the report's ranks.
+  std::optional<size_t> RowOf(size_t member) const {
+    const auto found = std::find(members_.begin(), members_.end(), member);
+    if (found == members_.end()) return std::nullopt;
+    return static_cast<size_t>(found - members_.begin());
   }
 
   Json TimelineJson(const Timeline& timeline) const {
     std::vector<std::pair<size_t, const RankTimeline*>> rows;
     for (const RankTimeline& rank : timeline.ranks) {
-      if (const std::optional<size_t> row = RowOf(rank.process); row.has_value())
+      if (const std::optional<size_t> row = RowOf(rank.member); row.has_value())
         rows.emplace_back(*row, &rank);
     }
     std::sort(rows.begin(), rows.end());
@@ -154,8 +161,8 @@ class Document {
 
   Json Memory() const {
     Json out = Json::array();
-    for (const MemoryLevels& levels : MemoryLevelsOf(job_, ChooseProcesses(job_, report_, grid_))) {
-      const std::optional<size_t> row = RowOf(levels.process);
+    for (const MemoryLevels& levels : MemoryLevelsOf(job_, ChooseMembers(job_, report_, grid_))) {
+      const std::optional<size_t> row = RowOf(levels.member);
       if (!row.has_value()) continue;
       out.push_back({{"row", *row},
                      {"kind", levels.kind},
@@ -169,7 +176,7 @@ class Document {
 
   const model::JobModel& job_;
   const analysis::Report& report_;
-  std::vector<size_t> processes_;
+  std::vector<size_t> members_;
   StepGrid grid_;
 };
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "collector/analysis/report.h"
 #include "collector/model/job/job_model.h"
+#include "collector/report/report.h"
 #include "collector/store/run_files.h"
 
 namespace gpuprobe::page {

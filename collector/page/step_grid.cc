@@ -11,20 +11,20 @@ using model::CausedSeries;
 using model::StepColumn;
 using model::StepSeries;
 
-// The number by which all ranks know this step of the process.
-uint64_t JobStep(const model::JobModel& job, size_t process, uint64_t index) {
-  const int64_t step = static_cast<int64_t>(index) +
-                       job.comparison().alignment().Behind(static_cast<uint32_t>(process), index);
+// The number by which all ranks know this step of the member.
+uint64_t JobStep(const model::JobModel& job, size_t member, uint64_t index) {
+  const int64_t step =
+      static_cast<int64_t>(index) + job.comparison().alignment().Behind(static_cast<uint32_t>(member), index);
   return static_cast<uint64_t>(std::max<int64_t>(step, 0));
 }
 
-// Calls visit(first step as all ranks count, column) for every column of the process that has steps.
+// Calls visit(first step as all ranks count, column) for every column of the member that has steps.
 template <typename Visit>
-void ForEachColumn(const model::JobModel& job, size_t process, Visit visit) {
-  const StepSeries& series = job.processes()[process]->steps().series();
+void ForEachColumn(const model::JobModel& job, size_t member, Visit visit) {
+  const StepSeries& series = job.members()[member].steps().series();
   for (size_t i = 0; i < series.columns().size(); ++i) {
     const StepColumn& column = series.columns()[i];
-    if (column.steps > 0) visit(JobStep(job, process, series.first() + (i << series.shift())), column);
+    if (column.steps > 0) visit(JobStep(job, member, series.first() + (i << series.shift())), column);
   }
 }
 
@@ -32,22 +32,22 @@ struct Extent {
   uint64_t first = UINT64_MAX;
   uint64_t last = 0;
   uint64_t steps_per_column = 1;
-  size_t processes = 0;
+  size_t members = 0;
 };
 
 Extent ExtentOf(const model::JobModel& job) {
   Extent extent;
-  for (size_t process = 0; process < job.processes().size(); ++process) {
+  for (size_t member = 0; member < job.members().size(); ++member) {
     bool any = false;
-    ForEachColumn(job, process, [&](uint64_t step, const StepColumn&) {
+    ForEachColumn(job, member, [&](uint64_t step, const StepColumn&) {
       extent.first = std::min(extent.first, step);
       extent.last = std::max(extent.last, step);
       any = true;
     });
     if (!any) continue;
-    ++extent.processes;
+    ++extent.members;
     extent.steps_per_column =
-        std::max(extent.steps_per_column, uint64_t{1} << job.processes()[process]->steps().series().shift());
+        std::max(extent.steps_per_column, uint64_t{1} << job.members()[member].steps().series().shift());
   }
   return extent;
 }
@@ -73,23 +73,23 @@ StepCell CellOf(const Sums& sums) {
           .caused_wait_ns = mean(sums.caused_ns)};
 }
 
-std::vector<StepCell> RowOf(const model::JobModel& job, size_t process, const StepGrid& grid) {
+std::vector<StepCell> RowOf(const model::JobModel& job, size_t member, const StepGrid& grid) {
   std::vector<Sums> sums(grid.columns);
   const auto at = [&](uint64_t step) -> Sums& {
     const uint64_t place = (step - std::min(step, grid.first_step)) / grid.steps_per_column;
     return sums[static_cast<size_t>(std::min<uint64_t>(place, grid.columns - 1))];
   };
   bool any = false;
-  ForEachColumn(job, process, [&](uint64_t step, const StepColumn& column) {
+  ForEachColumn(job, member, [&](uint64_t step, const StepColumn& column) {
     at(step).steps.Join(column);
     any = true;
   });
   if (!any) return {};
   const auto& blame = job.comparison().blame();
-  if (process < blame.size()) {
-    const CausedSeries& caused = blame[process].caused_by_step;
+  if (member < blame.size()) {
+    const CausedSeries& caused = blame[member].caused_by_step;
     for (size_t i = 0; i < caused.columns().size(); ++i)
-      at(JobStep(job, process, caused.first() + (i << caused.shift()))).caused_ns +=
+      at(JobStep(job, member, caused.first() + (i << caused.shift()))).caused_ns +=
           caused.columns()[i].caused_ns;
   }
   std::vector<StepCell> row;
@@ -103,28 +103,27 @@ std::vector<StepCell> RowOf(const model::JobModel& job, size_t process, const St
 StepGrid StepGridOf(const model::JobModel& job) {
   const Extent extent = ExtentOf(job);
   StepGrid grid;
-  grid.rows.resize(job.processes().size());
-  if (extent.processes == 0) return grid;
+  grid.rows.resize(job.members().size());
+  if (extent.members == 0) return grid;
   grid.first_step = extent.first;
   grid.steps_per_column = extent.steps_per_column;
   const auto columns = [&] { return (extent.last - extent.first) / grid.steps_per_column + 1; };
-  while (columns() > StepSeries::kMost || columns() * extent.processes > StepGrid::kMostCells)
+  while (columns() > StepSeries::kMost || columns() * extent.members > StepGrid::kMostCells)
     grid.steps_per_column *= 2;
   grid.columns = static_cast<size_t>(columns());
-  for (size_t process = 0; process < grid.rows.size(); ++process)
-    grid.rows[process] = RowOf(job, process, grid);
+  for (size_t member = 0; member < grid.rows.size(); ++member) grid.rows[member] = RowOf(job, member, grid);
   return grid;
 }
 
-StepWindow LongestStep(const model::JobModel& job, size_t process, const StepGrid& grid, size_t column) {
+StepWindow LongestStep(const model::JobModel& job, size_t member, const StepGrid& grid, size_t column) {
   const uint64_t begin = grid.first_step + column * grid.steps_per_column;
   const StepColumn* longest = nullptr;
-  ForEachColumn(job, process, [&](uint64_t step, const StepColumn& candidate) {
+  ForEachColumn(job, member, [&](uint64_t step, const StepColumn& candidate) {
     if (step < begin || step >= begin + grid.steps_per_column) return;
     if (longest == nullptr || candidate.longest_ns > longest->longest_ns) longest = &candidate;
   });
   if (longest == nullptr) return {};
-  return {.step = JobStep(job, process, longest->longest_step),
+  return {.step = JobStep(job, member, longest->longest_step),
           .start_ns = longest->longest_start_ns,
           .end_ns = longest->longest_start_ns + longest->longest_ns};
 }

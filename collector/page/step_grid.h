@@ -29,19 +29,19 @@ struct StepGrid {
   uint64_t first_step = 0;
   uint64_t steps_per_column = 1;
   size_t columns = 0;
-  std::vector<std::vector<StepCell>> rows;  // by process of the job, `columns` each; empty: it has no steps
+  std::vector<std::vector<StepCell>> rows;  // by member of the job, `columns` each; empty: it has no steps
 };
 
 StepGrid StepGridOf(const model::JobModel& job);
 
-// A step of one process, on its own clock.
+// A step of one member, on its process's clock.
 struct StepWindow {
   uint64_t step = 0;  // as all ranks count
   uint64_t start_ns = 0;
   uint64_t end_ns = 0;
 };
 
-// The longest step that the process has in `column` of the grid; end_ns 0: it has none.
-StepWindow LongestStep(const model::JobModel& job, size_t process, const StepGrid& grid, size_t column);
+// The longest step that the member has in `column` of the grid; end_ns 0: it has none.
+StepWindow LongestStep(const model::JobModel& job, size_t member, const StepGrid& grid, size_t column);
 
 }  // namespace gpuprobe::page

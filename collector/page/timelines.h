@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "collector/analysis/report.h"
 #include "collector/model/job/job_model.h"
 #include "collector/page/chosen_steps.h"
 #include "collector/page/slices.h"
 #include "collector/page/step_grid.h"
+#include "collector/report/report.h"
 #include "collector/store/run_files.h"
 
 namespace gpuprobe::page {
 
 struct RankTimeline {
-  size_t process = 0;
+  size_t member = 0;
   // The step on this rank, on the reference's clock; 0: it has no such step.
   uint64_t start_ns = 0;
   uint64_t end_ns = 0;

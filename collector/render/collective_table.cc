@@ -9,8 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
-#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
+#include "collector/report/report.h"
+#include "collector/report/words.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -26,8 +27,8 @@ using analysis::ShortComm;
 using Role = std::vector<const CollectiveReport*>;
 
 bool SameKind(const CollectiveReport& a, const CollectiveReport& b) {
-  return a.op == b.op && a.size_bytes == b.size_bytes && a.comm_ranks == b.comm_ranks && a.comm_ranks > 0 &&
-         a.calls_per_plan == b.calls_per_plan &&
+  return a.op == b.op && a.size_bytes == b.size_bytes && a.mixed_sizes == b.mixed_sizes &&
+         a.comm_ranks == b.comm_ranks && a.comm_ranks > 0 && a.calls_per_plan == b.calls_per_plan &&
          analysis::TellingName(a.comm_name) == analysis::TellingName(b.comm_name);
 }
 
@@ -91,7 +92,7 @@ std::vector<std::string> RowOf(const Role& role, bool peak) {
       : Unheard(role)       ? absl::StrCat(first.heard_ranks, "/", first.comm_ranks)
                             : absl::StrCat(first.comm_ranks),
       Count(calls),
-      first.size_bytes == 0 ? "mixed" : Bytes(first.size_bytes),
+      first.mixed_sizes ? "mixed" : Bytes(first.size_bytes),
       Spread(role, timed(&model::Summary::p50), Duration),
       Spread(role, timed(&model::Summary::p95), Duration),
       Spread(
@@ -156,7 +157,11 @@ Table CollectivesTable(const analysis::Report& report) {
   }
   std::vector<std::string> notes;
   if (!report.communication.pattern.empty())
-    notes.push_back(absl::StrCat("parallelism: ", absl::StrJoin(report.communication.pattern, ", ")));
+    notes.push_back(
+        absl::StrCat("parallelism: ", absl::StrJoin(report.communication.pattern, ", ",
+                                                    [](std::string* out, analysis::CommunicationRole role) {
+                                                      *out += report::Word(role);
+                                                    })));
   if (roles.size() > kMaxRows) notes.push_back(absl::StrCat(roles.size() - kMaxRows, " more in report.json"));
   if (folded)
     notes.emplace_back(

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "collector/analysis/report/collectives.h"
 #include "collector/render/table.h"
+#include "collector/report/collectives.h"
 
 namespace gpuprobe::analysis {
 struct Report;

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "collector/analysis/report/conditions.h"
+#include "absl/strings/str_replace.h"
 #include "collector/analysis/units.h"
 #include "collector/render/text_layout.h"
+#include "collector/report/conditions.h"
 #include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
@@ -69,7 +73,7 @@ Table Parts(const analysis::Comparison& c) {
           .rows = {},
           .note = ""};
   for (const analysis::ComparedPart& part : c.parts) {
-    std::vector<std::string> row{part.name, Duration(part.a.mean), Duration(part.b.mean)};
+    std::vector<std::string> row{analysis::PartName(part.part), Duration(part.a.mean), Duration(part.b.mean)};
     if (part.significant) std::tie(row[1], row[2]) = analysis::Durations(part.a.mean, part.b.mean);
     if (part.test.has_value()) {
       const analysis::WelchResult& w = *part.test;
@@ -100,7 +104,8 @@ Table Ranks(const analysis::Comparison& c) {
     const analysis::ComparedRank& r = c.ranks[i];
     const auto [before, after] = analysis::Durations(r.a.mean, r.b.mean);
     const bool known = r.a.mean > 0;
-    t.rows.push_back({absl::StrCat(r.rank), r.part, before, after, Change(r.test->difference, r.a.mean),
+    t.rows.push_back({absl::StrCat(r.rank), analysis::PartName(r.part), before, after,
+                      Change(r.test->difference, r.a.mean),
                       known ? Interval(r.test->low / r.a.mean, r.test->high / r.a.mean) : "-",
                       Chance(r.adjusted_p)});
   }
@@ -108,17 +113,38 @@ Table Ranks(const analysis::Comparison& c) {
   return t;
 }
 
-using Side = analysis::ComparedWork::Side;
+using analysis::ComparedWork;
+using Side = ComparedWork::Side;
 
-std::string Calls(const Side& side) {
-  return side.calls == 0   ? "-"
-         : side.calls < 10 ? absl::StrFormat("%.3g", side.calls)
-                           : absl::StrFormat("%.1f", side.calls);
+// As few as show the number within half a percent.
+int DecimalsOf(double calls) {
+  constexpr int kMost = 4;
+  for (int decimals = 0; decimals < kMost; ++decimals) {
+    const double scaled = calls * std::pow(10, decimals);
+    if (std::abs(scaled - std::round(scaled)) < 0.005 * std::max(scaled, 1.0) &&
+        (calls == 0 || scaled >= 0.5))
+      return decimals;
+  }
+  return kMost;
 }
 
-std::string Mean(const Side& side) { return side.calls == 0 ? "-" : Duration(side.mean_ns); }
+// Both with the decimals of the one that needs more.
+std::pair<std::string, std::string> Calls(const ComparedWork& w) {
+  const int decimals = std::max(DecimalsOf(w.a.calls), DecimalsOf(w.b.calls));
+  const auto text = [decimals](double calls) {
+    return calls == 0 ? std::string("-") : absl::StrFormat("%.*f", decimals, calls);
+  };
+  return {text(w.a.calls), text(w.b.calls)};
+}
 
-std::string Wait(const Side& side) { return side.wait_ns.has_value() ? Duration(*side.wait_ns) : "-"; }
+std::pair<std::string, std::string> Times(std::optional<double> a, std::optional<double> b) {
+  if (a.has_value() && b.has_value()) return analysis::Durations(*a, *b);
+  return {a.has_value() ? Duration(*a) : "-", b.has_value() ? Duration(*b) : "-"};
+}
+
+std::optional<double> Mean(const Side& side) {
+  return side.calls == 0 ? std::nullopt : std::optional<double>(side.mean_ns);
+}
 
 std::string ChangeOf(const analysis::ComparedWork& w) {
   return absl::StrCat(w.change_ns < 0 ? "-" : "+", Duration(std::abs(w.change_ns)));
@@ -143,7 +169,9 @@ Table Kernels(const analysis::Comparison& c) {
   names = analysis::KernelNames(names, 48);
   for (size_t i = 0; i < names.size(); ++i) {
     const analysis::ComparedWork& w = c.kernels[i];
-    t.rows.push_back({names[i], Calls(w.a), Calls(w.b), Mean(w.a), Mean(w.b), ChangeOf(w)});
+    const auto [calls_a, calls_b] = Calls(w);
+    const auto [mean_a, mean_b] = Times(Mean(w.a), Mean(w.b));
+    t.rows.push_back({names[i], calls_a, calls_b, mean_a, mean_b, ChangeOf(w)});
   }
   NoteRest(c.kernels.size(), t);
   return t;
@@ -162,7 +190,10 @@ Table Collectives(const analysis::Comparison& c) {
     const analysis::ComparedWork& w = c.collectives[i];
     const std::string name =
         w.members.empty() ? w.name : absl::StrCat(w.name, " ", analysis::RankList(w.members, kMaxMembers));
-    t.rows.push_back({name, Calls(w.a), Calls(w.b), Mean(w.a), Mean(w.b), Wait(w.a), Wait(w.b), ChangeOf(w)});
+    const auto [calls_a, calls_b] = Calls(w);
+    const auto [mean_a, mean_b] = Times(Mean(w.a), Mean(w.b));
+    const auto [wait_a, wait_b] = Times(w.a.wait_ns, w.b.wait_ns);
+    t.rows.push_back({name, calls_a, calls_b, mean_a, mean_b, wait_a, wait_b, ChangeOf(w)});
   }
   NoteRest(c.collectives.size(), t);
   return t;
@@ -204,7 +235,7 @@ Json RanksOf(const analysis::Comparison& c) {
   Json out = Json::array();
   for (const analysis::ComparedRank& r : c.ranks) {
     out.push_back({{"rank", r.rank},
-                   {"part", r.part},
+                   {"part", analysis::PartName(r.part)},
                    {"a", SampleOf(r.a)},
                    {"b", SampleOf(r.b)},
                    {"test", TestOf(r)},
@@ -217,8 +248,8 @@ Json RanksOf(const analysis::Comparison& c) {
 Json ChangesOf(const analysis::Comparison& c) {
   Json out = Json::array();
   for (const analysis::Change& change : c.changes) {
-    out.push_back({{"subject", change.subject},
-                   {"part", change.part},
+    out.push_back({{"subject", absl::StrReplaceAll(report::Word(change.subject), {{"_", " "}})},
+                   {"part", change.part.has_value() ? analysis::PartName(*change.part) : change.name},
                    {"ranks", change.ranks},
                    {"change_ns_per_step", change.change_ns},
                    {"low_ns", change.low_ns},
@@ -303,7 +334,7 @@ std::string ComparisonText(const analysis::Comparison& c, const std::string& a, 
 std::string ComparisonJson(const analysis::Comparison& c, const std::string& a, const std::string& b) {
   Json parts = Json::array();
   for (const analysis::ComparedPart& part : c.parts) {
-    parts.push_back({{"name", part.name},
+    parts.push_back({{"name", analysis::PartName(part.part)},
                      {"a", SampleOf(part.a)},
                      {"b", SampleOf(part.b)},
                      {"test", TestOf(part)},

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "collector/analysis/comparison.h"
+#include "collector/analysis/comparison/comparison.h"
 #include "collector/render/text_layout.h"
 
 namespace gpuprobe::render {

@@ -7,10 +7,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
+#include "collector/analysis/work/driver_calls.h"
 #include "collector/render/steps.h"
 #include "collector/render/table.h"
+#include "collector/report/report.h"
+#include "collector/report/words.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -152,10 +154,9 @@ std::string ConditionsHtml(const analysis::Report& report) {
   item("probe, collector", absl::StrCat(c.probe_version, ", ", c.collector_version));
   item("records", absl::StrCat(Count(t.records), ", lost ", Count(t.lost_total)));
   for (const auto& [reason, records] : t.lost) item("lost", absl::StrCat(reason, ": ", Count(records)));
-  item("GPU times from", t.timing_source);
-  for (const cupti::KnownDefect* defect : t.cupti_defects)
-    item("not recorded because of CUPTI",
-         absl::StrCat(std::string(defect->left_out), " (", std::string(defect->defect), ")"));
+  item("GPU times from", report::Word(t.timing_source));
+  for (const analysis::CuptiDefect& defect : t.cupti_defects)
+    item("not recorded because of CUPTI", absl::StrCat(defect.left_out, " (", defect.defect, ")"));
   item("own cost",
        absl::StrCat(CostText(t.cost), t.cost.own_fraction.has_value() ? " of the processes' time" : ""));
   if (t.cost.compared > 0) {
@@ -186,8 +187,10 @@ std::string PlainReport(const analysis::Report& report) {
                                  Escape(ConditionsLine(report)), "</p>\n");
   for (const analysis::Finding& f : report.findings) absl::StrAppend(&out, FindingHtml(f));
   const std::string utilisation = UtilisationLine(report);
-  const std::string line =
+  std::string line =
       utilisation.empty() ? "" : absl::StrCat("<p id=\"utilisation\">", Escape(utilisation), "</p>\n");
+  if (const std::string driver = analysis::DriverCallsSentence(report); !driver.empty())
+    absl::StrAppend(&line, "<p>", Escape(driver), "</p>\n");
   // Below the steps, where there are any.
   if (!report.steps.has_value()) absl::StrAppend(&out, line);
   for (const Table& table : TablesOf(report))

@@ -12,9 +12,6 @@ struct Report;
 
 namespace gpuprobe::render {
 
-// Additive changes keep the number; a change of meaning or a removal raises it.
-inline constexpr int kReportSchemaVersion = 1;
-
 inline constexpr size_t kReportBytes = 1'000'000;
 inline constexpr char kReportFile[] = "report.json";
 inline constexpr char kRanksFile[] = "ranks.json";
@@ -27,5 +24,8 @@ struct JsonFiles {
   std::string ranks;  // empty: all is in the report
 };
 JsonFiles JsonReportFiles(const analysis::Report& report);
+
+// docs/report.schema.json
+std::string ReportSchema();
 
 }  // namespace gpuprobe::render

@@ -10,10 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "collector/analysis/link_model.h"
+#include "collector/analysis/communication/link_model.h"
 #include "collector/analysis/names.h"
-#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
+#include "collector/report/report.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -51,13 +51,9 @@ bool Alike(const LinkModel& a, const LinkModel& b) {
 
 // "8", "2 x 8" hosts and their ranks, "3 x 2-8".
 std::string HostsText(const analysis::CommunicatorReport& c) {
-  if (c.ranks_of_host.empty()) return "-";
-  const auto [least, most] =
-      std::minmax_element(c.ranks_of_host.begin(), c.ranks_of_host.end(),
-                          [](const auto& a, const auto& b) { return a.second < b.second; });
-  std::string each = absl::StrCat(least->second);
-  if (most->second != least->second) absl::StrAppend(&each, "-", most->second);
-  return absl::StrCat(c.ranks_of_host.size(), " x ", each);
+  if (!c.ranks_per_host.has_value()) return "-";
+  const auto [least, most] = *c.ranks_per_host;
+  return absl::StrCat(c.hosts, " x ", least, most == least ? "" : absl::StrCat("-", most));
 }
 
 }  // namespace
@@ -72,7 +68,8 @@ Table LinksTable(const std::vector<LinkModel>& links) {
       .note = ""};
   constexpr size_t kMaxRows = 6;
   bool tree = false;
-  std::set<std::string> unseen;
+  bool latency_unseen = false;
+  bool bandwidth_unseen = false;
   size_t told = 0;
   for (const LinkModel& m : links) {
     const LinkModel* like = nullptr;  // shown already
@@ -86,26 +83,25 @@ Table LinksTable(const std::vector<LinkModel>& links) {
     }
     if (t.rows.size() == kMaxRows) continue;
     ++told;
-    const analysis::SizesSeen seen = analysis::SizesSeenBy(m);
-    if (!seen.latency && seen.half_bandwidth_bytes.has_value()) unseen.insert("latency");
-    if (!seen.bandwidth) unseen.insert("bandwidth");
+    latency_unseen = latency_unseen || (!m.latency_seen && m.half_bandwidth_bytes.has_value());
+    bandwidth_unseen = bandwidth_unseen || !m.bandwidth_seen;
     const std::string trees = TreeText(m);
     tree = tree || trees != "-";
     t.rows.push_back(
         {m.op, ShortComm(m.comm), absl::StrCat(m.comm_ranks), SizesText(m),
-         seen.half_bandwidth_bytes.has_value() ? absl::StrCat(Duration(m.alpha_ns), seen.latency ? "" : " ?")
-                                               : "not seen",
+         m.half_bandwidth_bytes.has_value() ? absl::StrCat(Duration(m.alpha_ns), m.latency_seen ? "" : " ?")
+                                            : "not seen",
          m.hop_alpha_ns.has_value() && *m.hop_alpha_ns > 0 ? Duration(*m.hop_alpha_ns) : "-",
-         absl::StrCat(Rate(m.beta_gbytes_per_s), seen.bandwidth ? "" : " ?"),
+         absl::StrCat(Rate(m.beta_gbytes_per_s), m.bandwidth_seen ? "" : " ?"),
          absl::StrCat(Percent(m.mean_relative_error), ", at most ", Percent(m.worst_relative_error)), trees});
   }
   t.note =
       "fit of transfers, excluding waits: latency + bus bytes / bandwidth; fit error: mean and largest over "
       "the sizes";
   if (tree) absl::StrAppend(&t.note, "; tree: estimated time compared with a ring, smallest / largest size");
-  if (unseen.contains("latency"))
+  if (latency_unseen)
     absl::StrAppend(&t.note, "; latency ?: extrapolated; no message is small enough to show it");
-  if (unseen.contains("bandwidth"))
+  if (bandwidth_unseen)
     absl::StrAppend(&t.note, "; bandwidth ?: extrapolated; no message is large enough to show it");
   if (told > t.rows.size())
     absl::StrAppend(&t.note, "; communicators within 10 % of each other are shown once");

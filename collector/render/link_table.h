@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "collector/analysis/report/links.h"
 #include "collector/render/table.h"
+#include "collector/report/links.h"
 
 namespace gpuprobe::analysis {
 struct Report;

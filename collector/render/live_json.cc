@@ -39,6 +39,7 @@ void VisitRank(Field&& field, auto& rank) {
   field("waited_ns", rank.waited_ns);
   field("memory_bytes", rank.memory_bytes);
   field("blocked_in", rank.blocked_in);
+  field("python", rank.python);
   field("blocked_ns", rank.blocked_ns);
   field("range", rank.range);
   field("last_call", rank.last_call);

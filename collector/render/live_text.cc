@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -70,12 +72,21 @@ std::string Name(const LiveRank& r) { return r.rank.has_value() ? absl::StrCat("
 }  // namespace
 
 std::string LiveIntroduction(const analysis::LiveStatus& status) {
-  const size_t ranks = status.ranks.size();
+  std::set<std::pair<std::string, int>> processes;
+  size_t further = 0;  // GPUs of processes that have a row already
+  for (const LiveRank& r : status.ranks)
+    further += processes.emplace(r.host, r.pid).second || r.pid == 0 ? 0 : 1;
+  const size_t ranks = status.ranks.size() - further;
   std::string text = absl::StrCat(ranks);
   if (status.world_size > static_cast<int>(ranks)) absl::StrAppend(&text, " of ", status.world_size);
-  absl::StrAppend(&text, ranks == 1 && status.world_size <= 1 ? " rank on " : " ranks on ",
-                  status.hosts.size() > 4 ? absl::StrCat(status.hosts.size(), " hosts")
-                                          : absl::StrJoin(status.hosts, ", "));
+  const bool alone = ranks == 1 && status.world_size <= 1;
+  if (further > 0) {
+    absl::StrAppend(&text, alone ? " process" : " ranks", " driving ", status.ranks.size(), " GPUs on ");
+  } else {
+    absl::StrAppend(&text, alone ? " rank on " : " ranks on ");
+  }
+  absl::StrAppend(&text, status.hosts.size() > 4 ? absl::StrCat(status.hosts.size(), " hosts")
+                                                 : absl::StrJoin(status.hosts, ", "));
   std::map<std::string, int> devices;
   for (const std::string& name : status.devices) ++devices[name];
   for (const auto& [name, count] : devices) absl::StrAppend(&text, ", ", count, "x ", name);
@@ -235,6 +246,7 @@ std::string LiveRankScreen(const analysis::LiveStatus& status, size_t rank,
   } else if (!where.empty()) {
     out += layout.Wrap("  ", "  ", absl::StrCat("its main thread is", where));
   }
+  if (!r.python.empty()) out += layout.Wrap("  ", "  ", absl::StrCat("in Python it stays in ", r.python));
   if (!r.last_call.empty()) {
     out += layout.Wrap("  ", "  ",
                        absl::StrCat("its last call of a collective was ", r.last_call, ", ",

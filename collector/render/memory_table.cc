@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "collector/analysis/lifetime_report.h"
-#include "collector/analysis/report/memory.h"
-#include "collector/analysis/report/ranks.h"
+#include "collector/analysis/memory/lifetime_report.h"
 #include "collector/analysis/units.h"
+#include "collector/report/memory.h"
+#include "collector/report/ranks.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -25,7 +25,7 @@ std::string PhasePeaks(const std::optional<analysis::MemoryBySteps>& by_step) {
   if (!by_step.has_value() || by_step->phases.size() < 2) return "";
   std::vector<std::string> parts;
   for (const analysis::MemoryBySteps::Phase& phase : by_step->phases)
-    parts.push_back(absl::StrCat(phase.name, " ", analysis::Bytes(phase.peak_bytes)));
+    parts.push_back(absl::StrCat(report::Word(phase.name), " ", analysis::Bytes(phase.peak_bytes)));
   return absl::StrCat("; peaks by host phase: ", absl::StrJoin(parts, ", "));
 }
 
@@ -67,8 +67,9 @@ Table MemoryTable(const std::vector<analysis::RankReport>& ranks) {
     t.rows.push_back(
         {holding.what, analysis::Bytes(holding.bytes), analysis::Percent(share), EvidenceOf(holding)});
   }
-  t.note = absl::StrCat("rank ", whose->label, ", ", tensors ? "PyTorch's tensors" : "driver allocations",
-                        ", ", analysis::Bytes(most->peak_bytes), " in step ", most->peak_step);
+  t.note = absl::StrCat(whose->is_device ? "" : "rank ", whose->label, ", ",
+                        tensors ? "PyTorch's tensors" : "driver allocations", ", ",
+                        analysis::Bytes(most->peak_bytes), " in step ", most->peak_step);
   absl::StrAppend(&t.note, PhasePeaks(*by_step));
   const std::string growth = analysis::GrowthText(*most);
   if (!growth.empty()) absl::StrAppend(&t.note, "; ", growth);

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
+#include "collector/report/report.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -51,7 +51,7 @@ std::set<size_t> NamedRanks(const analysis::Report& report) {
   add([&](const analysis::RankReport& r) { return r.rank.has_value() && culprits.count(*r.rank) > 0; });
   // Slowest first: of more than are shown, those that cost least are left out.
   for (size_t s = 0; s < std::min(kOfAKind, report.stragglers.size()); ++s)
-    add([&](const analysis::RankReport& r) { return r.rank == report.stragglers[s].rank; });
+    add([&](const analysis::RankReport& r) { return report.stragglers[s].Is(r); });
   return named;
 }
 

@@ -49,6 +49,8 @@ void AddSteps(const analysis::Report& report, Summary& summary) {
   summary.Add("host_bound_seconds_per_step", steps.host_bound_ns.mean / kSecond);
   summary.Add("input_wait_seconds_per_step", steps.input_ns.mean / kSecond);
   summary.Add("sync_seconds_per_step", steps.sync_ns.mean / kSecond);
+  summary.Add("memory_call_seconds_per_step", steps.memory_ns.mean / kSecond);
+  summary.Add("pause_seconds_per_step", steps.pause_ns.mean / kSecond);
   summary.Add("overlap_efficiency", steps.overlap_efficiency);
   summary.Add("hidden_communication_share", steps.hidden_comm_share);
 }

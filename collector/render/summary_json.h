@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "collector/analysis/report.h"
+#include "collector/report/report.h"
 
 namespace gpuprobe::render {
 

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/hangs/hang.h"
 #include "collector/analysis/names.h"
-#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 #include "collector/model/process/process_model.h"
 #include "collector/render/collective_table.h"
@@ -19,6 +19,8 @@
 #include "collector/render/memory_table.h"
 #include "collector/render/rank_choice.h"
 #include "collector/render/steps.h"
+#include "collector/report/report.h"
+#include "collector/report/words.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -40,17 +42,26 @@ std::string RankName(const Report& report, const analysis::RankReport& r) {
   return report.conditions.hosts.size() > 1 ? absl::StrCat(r.host, "/", r.label) : r.label;
 }
 
-// The high-water mark of the device that used most memory: its kinds, when, and, if only one kind, its range.
+std::string RankTitle(const Report& report, const analysis::RankReport& r) {
+  return absl::StrCat(r.is_device ? "" : "rank ", RankName(report, r));
+}
+
+// The high-water mark of the device on which it computes, or else used most memory: its kinds, when, and, if
+// only one kind, its range. Then that of another device, if it is at least as high.
 std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
-  const auto most =
+  const auto highest =
       std::max_element(r.device_memory.begin(), r.device_memory.end(),
                        [](const analysis::DeviceMemoryReport& a, const analysis::DeviceMemoryReport& b) {
                          return a.high_water_bytes < b.high_water_bytes;
                        });
-  if (most == r.device_memory.end() || most->high_water_bytes == 0) return "-";
+  if (highest == r.device_memory.end() || highest->high_water_bytes == 0) return "-";
+  auto most = std::find_if(
+      r.device_memory.begin(), r.device_memory.end(),
+      [&](const analysis::DeviceMemoryReport& d) { return r.device == d.device && d.high_water_bytes > 0; });
+  if (most == r.device_memory.end()) most = highest;
   std::vector<std::pair<uint64_t, std::string>> kinds;
   for (const auto& [kind, bytes] : most->at_high_water) {
-    if (bytes > 0) kinds.emplace_back(bytes, kind);
+    if (bytes > 0) kinds.emplace_back(bytes, report::Word(kind));
   }
   std::sort(kinds.rbegin(), kinds.rend());
   std::string of = kinds.size() == 1 ? kinds[0].second : "";
@@ -62,11 +73,14 @@ std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
   std::string text = Bytes(most->high_water_bytes);
   if (most->high_water_error_bytes != 0) absl::StrAppend(&text, " +- ", Bytes(most->high_water_error_bytes));
   absl::StrAppendFormat(&text, " (%s%sat %.2f s", of, of.empty() ? "" : ", ", at_s);
-  const auto kind = kinds.size() == 1 ? r.memory.find(kinds[0].second) : r.memory.end();
+  const auto kind = kinds.size() == 1 ? r.memory.find(most->at_high_water.begin()->first) : r.memory.end();
   if (kind != r.memory.end() && kind->second.high_water_at_ns == most->high_water_at_ns &&
       !kind->second.high_water_range.empty())
     absl::StrAppend(&text, ", in ", Shorten(kind->second.high_water_range, 16));
-  return text + ")";
+  text += ")";
+  if (highest != most)
+    absl::StrAppend(&text, ", GPU ", highest->device, ": ", Bytes(highest->high_water_bytes));
+  return text;
 }
 
 // The pool that took most of its device: memory held against memory in use.
@@ -82,9 +96,9 @@ std::string LargestPool(const Report& report) {
     }
   }
   if (largest == nullptr) return "";
-  return absl::StrFormat("largest memory pool: rank %s, device %d: reserved at most %s, used at most %s",
-                         RankName(report, *whose), largest->device, Bytes(largest->reserved_high_water_bytes),
-                         Bytes(largest->used_high_water_bytes));
+  return absl::StrFormat("largest memory pool: %s, device %d: reserved at most %s, used at most %s",
+                         RankTitle(report, *whose), largest->device,
+                         Bytes(largest->reserved_high_water_bytes), Bytes(largest->used_high_water_bytes));
 }
 
 // Where the ranks' steps differ, and who waits for whom.
@@ -128,17 +142,24 @@ Table Ranks(const Report& report) {
   t.note = choice.note;
   if (const std::string pools = LargestPool(report); !pools.empty())
     absl::StrAppend(&t.note, t.note.empty() ? "" : "; ", pools);
+  const uint64_t stands_since_ns = analysis::StandstillNs(report.hangs).value_or(UINT64_MAX);
+  if (stands_since_ns != UINT64_MAX)
+    absl::StrAppend(&t.note, t.note.empty() ? "" : "; ", "of time: up to the hang");
   for (const size_t i : choice.shown) {
     const analysis::RankReport& r = report.ranks[i];
-    const double share = r.duration_ns == 0
-                             ? 0
-                             : static_cast<double>(r.kernel_busy_ns) / static_cast<double>(r.duration_ns) /
-                                   static_cast<double>(std::max<size_t>(r.devices.size(), 1));
+    // What hangs has no record, so the time in which nothing else could run does not count either.
+    const uint64_t time_ns =
+        stands_since_ns > r.start_ns ? std::min(r.duration_ns, stands_since_ns - r.start_ns) : r.duration_ns;
+    const double share = time_ns == 0 ? 0
+                                      : static_cast<double>(r.kernel_busy_ns) / static_cast<double>(time_ns) /
+                                            static_cast<double>(std::max<size_t>(r.devices.size(), 1));
     if (choice.named.count(i) > 0) t.marked.insert(t.rows.size());
     t.rows.push_back({absl::StrCat(RankName(report, r), r.cut_off ? " (cut off)" : ""), Count(r.kernel_count),
                       Duration(static_cast<double>(r.kernel_busy_ns)), Percent(share),
-                      RateOrNone(r.copies.at("h2d")), RateOrNone(r.copies.at("d2h")),
-                      RateOrNone(r.copies.at("d2d")), RateOrNone(r.copies.at("p2p")), MemoryPeak(report, r)});
+                      RateOrNone(r.copies.at(v1::COPY_DIRECTION_H2D)),
+                      RateOrNone(r.copies.at(v1::COPY_DIRECTION_D2H)),
+                      RateOrNone(r.copies.at(v1::COPY_DIRECTION_D2D)),
+                      RateOrNone(r.copies.at(v1::COPY_DIRECTION_P2P)), MemoryPeak(report, r)});
   }
   return t;
 }
@@ -215,7 +236,7 @@ Table KernelClasses(const Report& report) {
   if (c.classes.size() < 2) return t;
   for (const analysis::KernelClassReport& k : c.classes) {
     const auto total = static_cast<double>(k.total_ns);
-    t.rows.push_back({k.name, Count(k.calls), Duration(total), Percent(k.share),
+    t.rows.push_back({report::Word(k.kernel_class), Count(k.calls), Duration(total), Percent(k.share),
                       Duration(total / static_cast<double>(k.calls))});
   }
   if (c.optimizer_traffic.has_value()) {
@@ -236,18 +257,46 @@ Table KernelClasses(const Report& report) {
   return t;
 }
 
+// Causes and places with a fiftieth of the step or more.
+Table HostTime(const Report& report) {
+  Table t{.id = "host-time",
+          .title = "What hosts do while GPUs wait for them",
+          .columns = {"idle", "per step", "of step", "samples", "where"},
+          .left = {true, false, false, false, true},
+          .rows = {},
+          .note =
+              "mean over all ranks; by the line of the program that has most of it (gpuprobe query DIR "
+              "\"SELECT * FROM host_places\" has all)"};
+  constexpr double kLeastStepShare = 0.02;
+  if (!report.steps.has_value()) return t;
+  const double step_ns = report.steps->time_ns.mean;
+  const auto add = [&](const std::string& cause, double ns, const std::string& samples,
+                       const std::string& where) {
+    t.rows.push_back({cause, Duration(ns), Percent(ns / step_ns), samples, where});
+  };
+  for (const analysis::HostTimeReport& time : report.host_time) {
+    if (time.cause == model::IdleCause::kBlocked || time.ns_per_step < kLeastStepShare * step_ns) continue;
+    std::string cause = report::Word(time.cause);
+    std::replace(cause.begin(), cause.end(), '_', ' ');
+    add(cause, time.ns_per_step, Count(time.samples), "");
+    for (const analysis::HostPlaceReport& place : time.places) {
+      if (place.ns_per_step >= kLeastStepShare * step_ns)
+        add("", place.ns_per_step, Count(place.samples), analysis::HostPlaceText(place));
+    }
+    if (time.not_sampled_ns_per_step >= kLeastStepShare * step_ns)
+      add("", time.not_sampled_ns_per_step, "", "not sampled");
+  }
+  return t;
+}
+
 }  // namespace
 
 std::vector<Table> TablesOf(const Report& report) {
-  std::vector<Table> tables{StepsTable(report),
-                            Ranks(report),
-                            RankSteps(report),
-                            MemoryTable(report.ranks),
-                            Phases(report),
-                            CollectivesTable(report),
-                            LinksTable(report.link_models),
-                            CommunicatorsTable(report),
-                            Kernels(report),
+  std::vector<Table> tables{StepsTable(report),         Ranks(report),
+                            RankSteps(report),          HostTime(report),
+                            MemoryTable(report.ranks),  Phases(report),
+                            CollectivesTable(report),   LinksTable(report.communication.links),
+                            CommunicatorsTable(report), Kernels(report),
                             KernelClasses(report)};
   std::erase_if(tables, [](const Table& t) { return t.rows.empty(); });
   return tables;
@@ -259,7 +308,7 @@ namespace {
 std::string OverheadText(const analysis::OwnCost& cost) {
   constexpr double kWorthSaying = 0.01;
   if (cost.cupti_overhead_fraction.value_or(0) < kWorthSaying) return "";
-  std::string name = analysis::EnumWord(cost.overheads.front().what);
+  std::string name = cost.overheads.front().what;
   std::replace(name.begin(), name.end(), '_', ' ');
   return absl::StrFormat("; CUPTI reports %.2g %% for its own work, on any thread (most overhead: %s)",
                          *cost.cupti_overhead_fraction * 100, name);
@@ -293,21 +342,41 @@ std::string CostText(const analysis::OwnCost& cost) {
   return absl::StrCat(MeasuredCostText(cost), OverheadText(cost));
 }
 
+// Processes that allocated on a GPU or called NCCL, and of whose GPU work no record came although it did of
+// others'.
+size_t RanksWithoutRecords(const Report& report) {
+  size_t without = 0;
+  for (const analysis::RankReport& r : report.ranks) {
+    const bool used = !r.collectives.empty() || !r.device_memory.empty();
+    if (used && r.kernel_count == 0 && r.copies.at(v1::COPY_DIRECTION_H2D).count == 0) ++without;
+  }
+  return without < report.ranks.size() ? without : 0;
+}
+
 std::string Headline(const Report& report) {
   const analysis::Conditions& c = report.conditions;
   const analysis::Trust& t = report.trust;
   std::string line = absl::StrCat("gpuprobe: ", c.ranks_heard);
   if (c.ranks_expected.has_value() && *c.ranks_expected != c.ranks_heard)
     absl::StrAppend(&line, " of ", *c.ranks_expected);
-  absl::StrAppend(&line, c.ranks_heard == 1 && c.ranks_expected.value_or(1) == 1 ? " rank" : " ranks");
+  const bool several = std::any_of(report.ranks.begin(), report.ranks.end(),
+                                   [](const analysis::RankReport& r) { return r.is_device; });
+  const bool alone = c.ranks_heard == 1 && c.ranks_expected.value_or(1) == 1;
+  absl::StrAppend(&line, several && alone ? " process" : alone ? " rank" : " ranks");
+  if (c.devices_used > 0)
+    absl::StrAppend(&line, several ? " driving " : " on ", c.devices_used,
+                    c.devices_used == 1 ? " GPU" : " GPUs");
+  const char* where = c.devices_used > 0 && !several ? " of " : " on ";
   if (c.hosts.size() == 1) {
-    absl::StrAppend(&line, " on ", c.hosts.front());
+    absl::StrAppend(&line, where, c.hosts.front());
   } else if (c.hosts.size() > 1) {
-    absl::StrAppend(&line, " on ", c.hosts.size(), " hosts");
+    absl::StrAppend(&line, where, c.hosts.size(), " hosts");
   }
   absl::StrAppend(&line, absl::StrFormat(" in %.1f s, ", static_cast<double>(c.duration_ns) / 1e9),
                   Count(t.records), " records, ",
                   t.lost_total == 0 ? "0 records lost" : absl::StrCat(Count(t.lost_total), " records LOST"));
+  if (const size_t without = RanksWithoutRecords(report); without > 0)
+    absl::StrAppend(&line, ", NO GPU records from ", without, without == 1 ? " rank" : " ranks");
   if (t.unrecorded_frames > 0) {
     absl::StrAppend(&line, ", ", Count(t.unrecorded_frames), t.unrecorded_frames == 1 ? " batch" : " batches",
                     " NOT WRITTEN to disk (counted here, missing from the log)");
@@ -339,9 +408,17 @@ std::string ConditionsLine(const Report& report) {
   for (const auto& [name, count] : devices) parts.push_back(absl::StrCat(count, "x ", name));
   if (!c.cuda_driver.empty()) parts.push_back(absl::StrCat("CUDA ", c.cuda_driver));
   if (!c.nccl.empty()) parts.push_back(absl::StrCat("NCCL ", c.nccl));
-  if (report.trust.timing_source == "cupti_activity") parts.push_back("GPU times from CUPTI activity");
-  if (report.trust.timing_source == "none") parts.push_back("no GPU times");
-  if (report.trust.timing_source == "mixed") parts.push_back("GPU times from some ranks only");
+  switch (report.trust.timing_source) {
+    case analysis::Trust::TimingSource::kCuptiActivity:
+      parts.push_back("GPU times from CUPTI activity");
+      break;
+    case analysis::Trust::TimingSource::kNone:
+      parts.push_back("no GPU times");
+      break;
+    case analysis::Trust::TimingSource::kMixed:
+      parts.push_back("GPU times from some ranks only");
+      break;
+  }
   if (c.steps_recorded.has_value()) parts.push_back(StepsRecordedText(*c.steps_recorded));
   return absl::StrJoin(parts, ", ");
 }

@@ -4,10 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/hangs/hang.h"
+#include "collector/analysis/work/driver_calls.h"
 #include "collector/render/steps.h"
 #include "collector/render/table.h"
 #include "collector/render/text_layout.h"
+#include "collector/report/report.h"
 #include "collector/text/characters.h"
 
 namespace gpuprobe::render {
@@ -36,7 +38,7 @@ std::string Findings(const analysis::Report& report, const Layout& layout) {
 }  // namespace
 
 std::string HangBlock(const analysis::Hang& hang, const Layout& layout) {
-  return absl::StrCat(layout.Wrap(layout.In(Emphasis::kError, "HANG") + "  ", "      ",
+  return absl::StrCat(layout.Wrap(layout.In(Emphasis::kError, hang.idle ? "IDLE" : "HANG") + "  ", "      ",
                                   analysis::HangStatement(hang), Emphasis::kError),
                       layout.Wrap("      ", "      ", analysis::HangEvidence(hang)),
                       layout.Wrap("      > ", "        ", analysis::HangAdvice(hang)));
@@ -48,7 +50,9 @@ std::string TextReport(const analysis::Report& report, const std::string& page, 
   if (!conditions.empty()) absl::StrAppend(&out, layout.Wrap("          ", "          ", conditions));
   absl::StrAppend(&out, "\n", Findings(report, layout));
   const std::string utilisation = UtilisationLine(report);
-  const std::string line = utilisation.empty() ? "" : layout.Wrap(" ", "   ", utilisation);
+  std::string line = utilisation.empty() ? "" : layout.Wrap(" ", "   ", utilisation);
+  if (const std::string driver = analysis::DriverCallsSentence(report); !driver.empty())
+    absl::StrAppend(&line, layout.Wrap(" ", "   ", driver));
   // Below the steps, where there are any.
   if (!line.empty() && !report.steps.has_value()) absl::StrAppend(&out, "\n", line);
   for (const Table& table : TablesOf(report)) {

@@ -1,7 +1,7 @@
 // Kernels that simulated programs launch: names as PyTorch, cuBLAS, cuDNN, flash-attention and NCCL have
 // them, mangled as CUPTI gives them, with a launch geometry.
 //
-// Separate because scenarios describe what a kernel does, and only this table knows its name.
+// Scenarios describe what a kernel does; only this table knows its name.
 #pragma once
 
 #include <cstdint>

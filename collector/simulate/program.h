@@ -1,14 +1,15 @@
 // One step of a simulated rank as a list of instructions: the host's calls in order.
 //
-// Separate from the node that gives them times: a scenario writes programs, the node runs them against the
-// other ranks' programs. Times are nanoseconds. A rank has one host timeline; `Thread` says on which of its
-// threads the next calls are made (autograd's thread works while the main thread waits for it). Streams and
-// events are small numbers of the rank's own.
+// A scenario writes programs; the node runs them against the other ranks' programs and gives each call its
+// time. Times are nanoseconds. A rank has one host timeline; `Thread` says on which of its threads the next
+// calls are made (autograd's thread works while the main thread waits for it). Streams and events are small
+// numbers of the rank's own.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "collector/simulate/host_code.h"
 #include "collector/simulate/kernel_catalog.h"
 #include "proto/nccl_operations.h"
 
@@ -53,7 +54,7 @@ struct Instruction {
     kWaitEvent,    // id, stream: the device waits
     kSyncStream,   // stream: the host waits
     kSyncDevice,
-    kHostWork,   // duration, cause
+    kHostWork,   // duration, cause, id: HostCode
     kThread,     // id
     kPushRange,  // id: one of the simulation's range names
     kPopRange,
@@ -65,7 +66,7 @@ struct Instruction {
     kTensorFree,        // and takes back
     kGraphBegin,        // id: what follows until kGraphEnd is one launch of this graph
     kGraphEnd,
-    kStop,  // never goes on: waits for something that does not come
+    kStop,  // hangs: waits for an event that never happens
     kExit,  // the process ends
   };
   Op op = Op::kKernel;
@@ -162,8 +163,10 @@ class Program {
   }
   void SyncStream(uint8_t stream) { Add(Instruction::Op::kSyncStream).stream = stream; }
   void SyncDevice() { Add(Instruction::Op::kSyncDevice); }
-  void HostWork(int64_t duration_ns, HostCause cause = HostCause::kFramework) {
+  void HostWork(int64_t duration_ns, HostCause cause = HostCause::kFramework,
+                HostCode code = HostCode::kNotSampled) {
     Instruction& i = Add(Instruction::Op::kHostWork);
+    i.id = static_cast<uint32_t>(code);
     i.duration_ns = duration_ns;
     i.cause = cause;
   }

@@ -1,5 +1,5 @@
-// Seeded noise for simulated ranks. Separate because every rank has a stream of its own, so that what a rank
-// draws does not depend on the order in which ranks are simulated.
+// Seeded noise for simulated ranks. Every rank has a stream of its own, so that its random numbers do not
+// depend on the order in which ranks are simulated.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,11 @@
 #include "collector/simulate/rank_stream.h"
 
+#include <sys/syscall.h>
+
 #include <algorithm>
-#include <array>
 #include <string_view>
 
-#include "collector/framing/frame_decoder.h"
+#include "collector/simulate/row_writer.h"
 #include "proto/limits.h"
 
 namespace gpuprobe::simulate {
@@ -19,6 +20,9 @@ constexpr char kDatatype[] = "bfloat16";
 // As CUPTI numbers a program's streams: the default stream is 7, others follow.
 uint32_t WireStream(uint8_t stream) { return stream == 0 ? 7 : 13U + 4U * (stream - 1U); }
 
+// Times in rows are the simulation's until they are sent.
+uint64_t True(int64_t ns) { return static_cast<uint64_t>(ns); }
+
 v1::MemoryKind WireMemory(MemoryPlace place) {
   switch (place) {
     case MemoryPlace::kPageable:
@@ -29,26 +33,6 @@ v1::MemoryKind WireMemory(MemoryPlace place) {
       break;
   }
   return v1::MEMORY_KIND_DEVICE;
-}
-
-// Columns hold differences.
-class Delta {
- public:
-  explicit Delta(uint64_t first = 0) : previous_(first) {}
-  int64_t operator()(uint64_t value) {
-    const auto delta = static_cast<int64_t>(value - previous_);
-    previous_ = value;
-    return delta;
-  }
-
- private:
-  uint64_t previous_;
-};
-
-// A column that is all zero may be left out; when it is not the only one, its zeros only cost bytes.
-template <typename Column>
-void DropZeros(Column* column) {
-  if (std::all_of(column->begin(), column->end(), [](auto value) { return value == 0; })) column->Clear();
 }
 
 void SetClock(v1::ClockPair* pair, const RankClock& clock, int64_t now_ns) {
@@ -89,7 +73,7 @@ uint32_t RankStream::Site(simulate::Kernel kernel, uint8_t stream, uint16_t grid
   v1::KernelSite& site = new_sites_.emplace_back();
   site.set_id(id);
   site.set_name(String(std::string(info.name)));
-  site.set_device(static_cast<uint32_t>(description_.local_rank));
+  site.set_device(device());
   site.set_context(kContext);
   site.set_stream(WireStream(stream));
   site.set_grid_x(std::max<uint32_t>(1, info.grid[0] * grid_percent / 100));
@@ -114,68 +98,177 @@ bool RankStream::Lose() {
 void RankStream::Kernel(simulate::Kernel kernel, uint8_t stream, uint16_t grid_percent, int64_t start_ns,
                         int64_t end_ns, uint64_t correlation, uint64_t graph_node) {
   if (Lose()) return;
-  kernels_.push_back({start_ns, end_ns, correlation, graph_node, Site(kernel, stream, grid_percent)});
-  ++waiting_;
+  Rows<model::KernelRecord>().push_back({.start_ns = True(start_ns),
+                                         .end_ns = True(end_ns),
+                                         .site = Site(kernel, stream, grid_percent),
+                                         .correlation = correlation,
+                                         .graph_node = graph_node});
 }
 
 void RankStream::Copy(const Instruction& copy, int64_t start_ns, int64_t end_ns, uint64_t correlation) {
   if (Lose()) return;
-  copies_.push_back(
-      {start_ns, end_ns, correlation, copy.bytes, copy.id, copy.memory, copy.stream, copy.blocking, false});
-  ++waiting_;
+  const bool in = copy.id == v1::COPY_DIRECTION_H2D;
+  const v1::MemoryKind host = WireMemory(copy.memory);
+  Rows<model::CopyRecord>().push_back({.start_ns = True(start_ns),
+                                       .end_ns = True(end_ns),
+                                       .bytes = copy.bytes,
+                                       .direction = static_cast<v1::CopyDirection>(copy.id),
+                                       .src_memory = in ? host : v1::MEMORY_KIND_DEVICE,
+                                       .dst_memory = in ? v1::MEMORY_KIND_DEVICE : host,
+                                       .device = device(),
+                                       .context = kContext,
+                                       .stream = WireStream(copy.stream),
+                                       .correlation = correlation,
+                                       .asynchronous = !copy.blocking});
 }
 
 void RankStream::Memset(const Instruction& memset, int64_t start_ns, int64_t end_ns, uint64_t correlation) {
   if (Lose()) return;
-  copies_.push_back(
-      {start_ns, end_ns, correlation, memset.bytes, 0, MemoryPlace::kDevice, memset.stream, false, true});
-  ++waiting_;
+  Rows<model::MemsetRecord>().push_back({.start_ns = True(start_ns),
+                                         .end_ns = True(end_ns),
+                                         .bytes = memset.bytes,
+                                         .memory = v1::MEMORY_KIND_DEVICE,
+                                         .device = device(),
+                                         .context = kContext,
+                                         .stream = WireStream(memset.stream),
+                                         .correlation = correlation});
 }
 
 void RankStream::Launch(uint32_t thread, int64_t time_ns, uint64_t correlation, uint64_t range,
                         uint64_t fallback, uint32_t graph) {
-  launches_.push_back({time_ns, correlation, range, fallback, thread, graph});
-  ++waiting_;
+  Rows<model::LaunchRecord>().push_back({.thread = thread,
+                                         .time_ns = True(time_ns),
+                                         .correlation = correlation,
+                                         .range = range,
+                                         .fallback_range = fallback,
+                                         .graph = graph});
 }
 
 void RankStream::Sync(v1::SyncKind kind, uint8_t stream, int64_t start_ns, int64_t end_ns,
                       uint64_t correlation) {
-  syncs_.push_back({start_ns, end_ns, correlation, kind, stream});
+  Rows<model::SyncRecord>().push_back({.start_ns = True(start_ns),
+                                       .end_ns = True(end_ns),
+                                       .what = kind,
+                                       .context = kContext,
+                                       .stream = kind == v1::SYNC_KIND_STREAM ? WireStream(stream) : 0,
+                                       .correlation = correlation});
 }
 
 void RankStream::Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread, int64_t start_ns,
                        int64_t end_ns) {
-  ranges_.push_back({start_ns, end_ns, id, parent, name, thread});
+  Rows<model::RangeRecord>().push_back({.start_ns = True(start_ns),
+                                        .end_ns = True(end_ns),
+                                        .id = id,
+                                        .parent = parent,
+                                        .name = name,
+                                        .thread = thread});
 }
 
 void RankStream::Allocation(const Instruction& what, bool release, int64_t time_ns, uint64_t range) {
-  allocations_.push_back({time_ns, what.failed ? 0 : what.address, what.bytes, range, v1::MEMORY_KIND_DEVICE,
-                          release, what.failed});
+  Rows<model::AllocationRecord>().push_back({.time_ns = True(time_ns),
+                                             .op = release ? v1::ALLOCATION_OP_FREE : v1::ALLOCATION_OP_ALLOC,
+                                             .memory = v1::MEMORY_KIND_DEVICE,
+                                             .address = what.failed ? 0 : what.address,
+                                             .bytes = what.bytes,
+                                             .device = device(),
+                                             .failed = what.failed,
+                                             .thread = kMainThread,
+                                             .range = range});
 }
 
 void RankStream::Tensor(const Instruction& what, bool release, int64_t time_ns, uint64_t range) {
   const auto bytes = static_cast<int64_t>(what.bytes);
-  tensors_.push_back({time_ns, what.address, release ? -bytes : bytes, range});
+  Rows<model::TensorRecord>().push_back({.time_ns = True(time_ns),
+                                         .address = what.address,
+                                         .change_bytes = release ? -bytes : bytes,
+                                         .device = device(),
+                                         .range = range});
 }
 
 void RankStream::AllocatorLevel(uint64_t allocated, uint64_t reserved, int64_t time_ns) {
-  levels_.push_back({time_ns, allocated, reserved, 0, 0, false});
+  peak_allocated_ = std::max(peak_allocated_, allocated);
+  peak_reserved_ = std::max(peak_reserved_, reserved);
+  Rows<model::AllocatorLevelRecord>().push_back({.time_ns = True(time_ns),
+                                                 .device = device(),
+                                                 .allocated_bytes = allocated,
+                                                 .reserved_bytes = reserved,
+                                                 .peak_allocated_bytes = peak_allocated_,
+                                                 .peak_reserved_bytes = peak_reserved_});
 }
 
 void RankStream::AllocatorRefusal(uint64_t asked, int64_t time_ns, uint64_t range) {
-  const uint64_t allocated = levels_.empty() ? peak_allocated_ : levels_.back().allocated;
-  const uint64_t reserved = levels_.empty() ? peak_reserved_ : levels_.back().reserved;
-  levels_.push_back({time_ns, allocated, reserved, asked, range, true});
+  const std::vector<model::AllocatorLevelRecord>& levels = Rows<model::AllocatorLevelRecord>();
+  Rows<model::AllocatorRefusalRecord>().push_back(
+      {.time_ns = True(time_ns),
+       .device = device(),
+       .asked_bytes = asked,
+       .allocated_bytes = levels.empty() ? peak_allocated_ : levels.back().allocated_bytes,
+       .reserved_bytes = levels.empty() ? peak_reserved_ : levels.back().reserved_bytes,
+       .range = range});
 }
 
 void RankStream::Collective(const Instruction& call, uint32_t thread, uint64_t seq, uint64_t plan,
                             int64_t issue_ns, int64_t return_ns, uint64_t range) {
-  calls_.push_back(
-      {issue_ns, return_ns, seq, plan, call.bytes, range, thread, call.peer, call.collective, call.comm});
+  Rows<model::CollectiveRecord>().push_back({.issue_ns = True(issue_ns),
+                                             .return_ns = True(return_ns),
+                                             .op = static_cast<uint32_t>(call.collective),
+                                             .comm = call.comm + 1U,
+                                             .seq = seq,
+                                             .count = call.bytes / kElementBytes,
+                                             .element_bytes = kElementBytes,
+                                             .root = call.collective == CollectiveOp::kBroadcast ? 0 : -1,
+                                             .peer = call.peer,
+                                             .plan = plan,
+                                             .thread = thread,
+                                             .range = range,
+                                             .source = v1::CALL_SOURCE_RELOCATION});
 }
 
 void RankStream::Plan(uint64_t plan, uint64_t correlation, uint64_t graph_node, uint32_t graph) {
-  plans_.push_back({plan, correlation, graph_node, graph});
+  Rows<model::PlanRecord>().push_back(
+      {.plan = plan, .correlation = correlation, .graph_node = graph_node, .graph = graph});
+}
+
+uint32_t RankStream::Frame(HostCode code) {
+  uint32_t& innermost = frames_[code];
+  if (innermost != 0) return innermost;
+  for (const HostFunction& function : CodeOf(code).stack) {
+    v1::HostFrame& frame = new_frames_.emplace_back();
+    frame.set_id(++last_frame_);
+    frame.set_caller(innermost);
+    frame.set_function(String(std::string(function.function)));
+    frame.set_file(String(std::string(function.file)));
+    frame.set_line(function.line);
+    innermost = frame.id();
+  }
+  return innermost;
+}
+
+void RankStream::HostSamples(HostCode code, uint32_t thread, int64_t start_ns, int64_t end_ns) {
+  constexpr int64_t kPeriodNs = 10'000'000;
+  const SampledCode what = CodeOf(code);
+  for (int64_t since_ns = start_ns; since_ns + kPeriodNs < end_ns; since_ns += kPeriodNs) {
+    model::HostSampleRecord& sample = Rows<model::HostSampleRecord>().emplace_back();
+    sample.time_ns = True(since_ns + kPeriodNs);
+    sample.since_ns = True(since_ns);
+    sample.thread = thread;
+    sample.in_gap = true;
+    sample.state = what.writes ? v1::THREAD_STATE_UNINTERRUPTIBLE : v1::THREAD_STATE_RUNNING;
+    sample.call = what.call.empty() ? 0 : String(std::string(what.call));
+    sample.call_since_ns = what.call.empty() ? 0 : True(start_ns);
+    sample.system_call = what.writes ? SYS_write : -1;
+    sample.file = what.file.empty() ? 0 : String(std::string(what.file));
+    sample.frame = Frame(code);
+    sample.stack = v1::STACK_STATE_WHOLE;
+  }
+}
+
+size_t RankStream::waiting() const {
+  const auto count = []<typename Record>(const std::vector<Record>& rows) {
+    constexpr auto kClock = wire::TableOf<Record>::kClock;
+    return kClock == v1::Table::DEVICE || kClock == v1::Table::LAUNCH ? rows.size() : 0;
+  };
+  return std::apply([&](const auto&... rows) { return (count(rows) + ...); }, rows_);
 }
 
 void RankStream::Hello(std::string& out) const {
@@ -223,7 +316,7 @@ void RankStream::Describe(v1::Batch& batch) {
     autograd->set_tid(main->tid() + 100'000);
     autograd->set_name("pt_autograd_0");
     v1::Device* device = batch.add_devices();
-    device->set_ordinal(static_cast<uint32_t>(description_.local_rank));
+    device->set_ordinal(this->device());
     device->set_name(description_.device_name);
     char uuid[48];
     std::snprintf(uuid, sizeof(uuid), "GPU-%08x-0000-0000-0000-000000000000",
@@ -247,7 +340,6 @@ void RankStream::Describe(v1::Batch& batch) {
       comm->set_ranks(member.ranks);
       comm->set_device(description_.local_rank);
       comm->set_time_ns(description_.clock.Realtime(0));
-      if (!member.name.empty()) comm->set_name(String(member.name));
     }
   }
   for (const auto& [id, text] : new_strings_) {
@@ -256,262 +348,70 @@ void RankStream::Describe(v1::Batch& batch) {
     def->set_value(text);
   }
   for (const v1::KernelSite& site : new_sites_) *batch.add_kernel_sites() = site;
+  for (const v1::HostFrame& frame : new_frames_) *batch.add_host_frames() = frame;
+  new_frames_.clear();
   new_strings_.clear();
   new_sites_.clear();
 }
 
-// Hands on everything that is over and keeps the rest, in order.
-template <typename Row, typename Put>
-void RankStream::TakeFinished(std::vector<Row>& rows, uint64_t until_ns, bool all, Put put) {
-  size_t kept = 0;
-  const auto until = static_cast<int64_t>(until_ns);
-  for (Row& row : rows) {
-    if (all || row.end_ns <= until) {
-      put(row);
-      --waiting_;
-      ++sent_;
-    } else {
-      rows[kept++] = row;
+template <typename Record>
+Record RankStream::Shown(const Record& r) const {
+  using Table = wire::TableOf<Record>;
+  Record shown = r;
+  const auto show = [&]<typename Spec>(Spec /*spec*/) {
+    using wire::Role;
+    if constexpr (Spec::kRole == Role::kStart || Spec::kRole == Role::kTime) {
+      shown.*Spec::kMember = description_.clock.Realtime(static_cast<int64_t>(r.*Spec::kMember));
+    } else if constexpr (Spec::kRole == Role::kBefore) {
+      const bool none = Spec::kMayBeNone && r.*Spec::kMember == 0;
+      if (!none) shown.*Spec::kMember = shown.*Spec::kOf - (r.*Spec::kOf - r.*Spec::kMember);
+    } else if constexpr (Spec::kRole == Role::kEnd) {
+      if constexpr (Spec::kMember == Table::kPrevious) {
+        shown.*Spec::kMember = description_.clock.EndOf(static_cast<int64_t>(r.*Spec::kOf),
+                                                        static_cast<int64_t>(r.*Spec::kMember));
+      } else {  // measured as a duration
+        shown.*Spec::kMember = shown.*Spec::kOf + (r.*Spec::kMember - r.*Spec::kOf);
+      }
     }
+  };
+  [&]<typename... Specs>(wire::ColumnList<Specs...> /*specs*/) {
+    (show(Specs{}), ...);
+  }(typename Table::Columns{});
+  return shown;
+}
+
+void RankStream::Complete(model::RangeRecord& range) {
+  range.name = String(description_.range_names[range.name]);
+}
+
+void RankStream::Complete(model::CollectiveRecord& call) {
+  call.datatype = String(kDatatype);
+  call.op = String(std::string(NameOf(static_cast<CollectiveOp>(call.op))));
+}
+
+// Writes the rows, of the device those that are over, and keeps the rest, in order.
+template <typename Record>
+void RankStream::Put(std::vector<Record>& rows, int64_t now_ns, bool all, v1::Batch& batch) {
+  using Table = wire::TableOf<Record>;
+  if constexpr (Table::kKey != nullptr) {
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const Record& a, const Record& b) { return a.*Table::kKey < b.*Table::kKey; });
+  }
+  RowWriter<Record> writer(batch);
+  size_t kept = 0;
+  for (Record& row : rows) {
+    if constexpr (Table::kClock == v1::Table::DEVICE) {
+      if (!all && row.end_ns > True(now_ns)) {
+        rows[kept++] = row;
+        continue;
+      }
+    }
+    Record shown = Shown(row);
+    Complete(shown);
+    writer.Append(shown);
+    if constexpr (Table::kPrevious != nullptr) ++sent_;  // a plan only says how two records belong together
   }
   rows.resize(kept);
-}
-
-void RankStream::PutDeviceRecords(v1::Batch& batch, int64_t now_ns, bool all) {
-  const RankClock& clock = description_.clock;
-  const auto until = static_cast<uint64_t>(now_ns);
-  if (!kernels_.empty()) {
-    v1::Kernels* m = batch.mutable_kernels();
-    uint64_t end = base_ns_;
-    Delta correlation;
-    Delta node;
-    TakeFinished(kernels_, until, all, [&](const KernelRow& row) {
-      const uint64_t start = clock.Realtime(row.start_ns);
-      m->add_start_delta(static_cast<int64_t>(start - end));
-      end = clock.EndOf(row.start_ns, row.end_ns);
-      m->add_duration(end - start);
-      m->add_site(row.site);
-      m->add_correlation_delta(correlation(row.correlation));
-      m->add_graph_node_delta(node(row.graph_node));
-    });
-    DropZeros(m->mutable_graph_node_delta());
-  }
-  if (copies_.empty()) return;
-  v1::Copies* copies = batch.mutable_copies();
-  v1::Memsets* memsets = batch.mutable_memsets();
-  const auto device = static_cast<uint32_t>(description_.local_rank);
-  uint64_t copy_end = base_ns_;
-  uint64_t memset_end = base_ns_;
-  Delta copy_correlation;
-  Delta memset_correlation;
-  TakeFinished(copies_, until, all, [&](const CopyRow& row) {
-    const uint64_t start = clock.Realtime(row.start_ns);
-    const uint64_t end = clock.EndOf(row.start_ns, row.end_ns);
-    if (row.memset) {
-      memsets->add_start_delta(static_cast<int64_t>(start - memset_end));
-      memsets->add_duration(end - start);
-      memsets->add_bytes(row.bytes);
-      memsets->add_memory(v1::MEMORY_KIND_DEVICE);
-      memsets->add_device(device);
-      memsets->add_context(kContext);
-      memsets->add_stream(WireStream(row.stream));
-      memsets->add_correlation_delta(memset_correlation(row.correlation));
-      memset_end = end;
-      return;
-    }
-    const bool in = row.direction == v1::COPY_DIRECTION_H2D;
-    const v1::MemoryKind host = WireMemory(row.memory);
-    copies->add_start_delta(static_cast<int64_t>(start - copy_end));
-    copies->add_duration(end - start);
-    copies->add_bytes(row.bytes);
-    copies->add_direction(static_cast<v1::CopyDirection>(row.direction));
-    copies->add_src_memory(in ? host : v1::MEMORY_KIND_DEVICE);
-    copies->add_dst_memory(in ? v1::MEMORY_KIND_DEVICE : host);
-    copies->add_device(device);
-    copies->add_context(kContext);
-    copies->add_stream(WireStream(row.stream));
-    copies->add_correlation_delta(copy_correlation(row.correlation));
-    copies->add_asynchronous(row.blocking ? 0 : 1);
-    copy_end = end;
-  });
-}
-
-void RankStream::PutLaunches(v1::Batch& batch) {
-  for (uint32_t thread = kMainThread; thread <= kAutogradThread; ++thread) {
-    v1::Launches* m = nullptr;
-    Delta time(base_ns_);
-    Delta correlation;
-    Delta range;
-    Delta fallback;
-    for (const LaunchRow& row : launches_) {
-      if (row.thread != thread) continue;
-      if (m == nullptr) {
-        m = batch.add_launches();
-        m->set_thread(thread);
-      }
-      m->add_time_delta(time(description_.clock.Realtime(row.time_ns)));
-      m->add_correlation_delta(correlation(row.correlation));
-      m->add_range_delta(range(row.range));
-      m->add_fallback_range_delta(fallback(row.fallback));
-      m->add_graph(row.graph);
-    }
-    if (m == nullptr) continue;
-    DropZeros(m->mutable_range_delta());
-    DropZeros(m->mutable_fallback_range_delta());
-    DropZeros(m->mutable_graph());
-  }
-  waiting_ -= launches_.size();
-  sent_ += launches_.size();
-  launches_.clear();
-}
-
-void RankStream::PutHostRecords(v1::Batch& batch) {
-  const RankClock& clock = description_.clock;
-  if (!syncs_.empty()) {
-    v1::Syncs* m = batch.mutable_syncs();
-    uint64_t end = base_ns_;
-    Delta correlation;
-    for (const SyncRow& row : syncs_) {
-      const uint64_t start = clock.Realtime(row.start_ns);
-      m->add_start_delta(static_cast<int64_t>(start - end));
-      end = clock.EndOf(row.start_ns, row.end_ns);
-      m->add_duration(end - start);
-      m->add_what(row.kind);
-      m->add_context(kContext);
-      m->add_stream(row.kind == v1::SYNC_KIND_STREAM ? WireStream(row.stream) : 0);
-      m->add_event(0);
-      m->add_correlation_delta(correlation(row.correlation));
-    }
-    sent_ += syncs_.size();
-    syncs_.clear();
-  }
-  if (ranges_.empty()) return;
-  v1::Ranges* m = batch.mutable_ranges();
-  uint64_t end = base_ns_;
-  Delta id;
-  Delta parent;
-  for (const RangeRow& row : ranges_) {
-    const uint64_t start = clock.Realtime(row.start_ns);
-    m->add_start_delta(static_cast<int64_t>(start - end));
-    end = clock.EndOf(row.start_ns, row.end_ns);
-    m->add_duration(end - start);
-    m->add_id_delta(id(row.id));
-    m->add_parent_delta(parent(row.parent));
-    m->add_name(row.name);
-    m->add_thread(row.thread);
-  }
-  sent_ += ranges_.size();
-  ranges_.clear();
-}
-
-void RankStream::PutAllocations(v1::Batch& batch) {
-  const RankClock& clock = description_.clock;
-  const auto device = static_cast<uint32_t>(description_.local_rank);
-  if (!allocations_.empty()) {
-    v1::Allocations* m = batch.mutable_allocations();
-    Delta time(base_ns_);
-    Delta address;
-    Delta range;
-    for (const AllocationRow& row : allocations_) {
-      m->add_time_delta(time(clock.Realtime(row.time_ns)));
-      m->add_op(row.release ? v1::ALLOCATION_OP_FREE : v1::ALLOCATION_OP_ALLOC);
-      m->add_memory(static_cast<v1::MemoryKind>(row.kind));
-      m->add_address_delta(address(row.address));
-      m->add_bytes(row.bytes);
-      m->add_device(device);
-      m->add_failed(row.failed ? 1 : 0);
-      m->add_thread(kMainThread);
-      m->add_range_delta(range(row.range));
-    }
-    sent_ += allocations_.size();
-    allocations_.clear();
-  }
-  if (levels_.empty()) return;
-  Delta level_time(base_ns_);
-  Delta refusal_time(base_ns_);
-  Delta range;
-  for (const LevelRow& row : levels_) {
-    if (row.refusal) {
-      v1::AllocatorRefusals* m = batch.mutable_allocator_refusals();
-      m->add_time_delta(refusal_time(clock.Realtime(row.time_ns)));
-      m->add_device(device);
-      m->add_asked(row.asked);
-      m->add_allocated(row.allocated);
-      m->add_reserved(row.reserved);
-      m->add_range_delta(range(row.range));
-      continue;
-    }
-    peak_allocated_ = std::max(peak_allocated_, row.allocated);
-    peak_reserved_ = std::max(peak_reserved_, row.reserved);
-    v1::AllocatorLevels* m = batch.mutable_allocator_levels();
-    m->add_time_delta(level_time(clock.Realtime(row.time_ns)));
-    m->add_device(device);
-    m->add_allocated(row.allocated);
-    m->add_reserved(row.reserved);
-    m->add_peak_allocated(peak_allocated_);
-    m->add_peak_reserved(peak_reserved_);
-  }
-  sent_ += levels_.size();
-  levels_.clear();
-}
-
-void RankStream::PutTensors(v1::Batch& batch) {
-  if (tensors_.empty()) return;
-  v1::Tensors* m = batch.mutable_tensors();
-  Delta time(base_ns_);
-  Delta address;
-  Delta range;
-  for (const TensorRow& row : tensors_) {
-    m->add_time_delta(time(description_.clock.Realtime(row.time_ns)));
-    m->add_address_delta(address(row.address));
-    m->add_bytes(row.bytes);
-    m->add_device(static_cast<uint32_t>(description_.local_rank));
-    m->add_range_delta(range(row.range));
-  }
-  sent_ += tensors_.size();
-  tensors_.clear();
-}
-
-void RankStream::PutCalls(v1::Batch& batch) {
-  if (!calls_.empty()) {
-    v1::Collectives* m = batch.mutable_collectives();
-    const uint32_t datatype = String(kDatatype);
-    Delta issue(base_ns_);
-    Delta seq;
-    Delta plan;
-    Delta range;
-    for (const CallRow& row : calls_) {
-      m->add_issue_delta(issue(description_.clock.Realtime(row.issue_ns)));
-      m->add_host_duration(static_cast<uint64_t>(row.return_ns - row.issue_ns));
-      m->add_op(String(std::string(NameOf(row.op))));
-      m->add_comm(row.comm + 1U);
-      m->add_seq_delta(seq(row.seq));
-      m->add_count(row.bytes / kElementBytes);
-      m->add_datatype(datatype);
-      m->add_element_bytes(kElementBytes);
-      m->add_root(row.op == CollectiveOp::kBroadcast ? 0 : -1);
-      m->add_peer(row.peer);
-      m->add_plan_delta(plan(row.plan));
-      m->add_thread(row.thread);
-      m->add_range_delta(range(row.range));
-      m->add_source(v1::CALL_SOURCE_RELOCATION);
-      m->add_result(0);
-    }
-    sent_ += calls_.size();
-    calls_.clear();
-  }
-  if (plans_.empty()) return;
-  v1::Plans* m = batch.mutable_plans();
-  Delta plan;
-  Delta correlation;
-  Delta node;
-  for (const PlanRow& row : plans_) {
-    m->add_plan_delta(plan(row.plan));
-    m->add_correlation_delta(correlation(row.correlation));
-    m->add_graph_node_delta(node(row.graph_node));
-    m->add_graph(row.graph);
-  }
-  plans_.clear();
 }
 
 void RankStream::Batch(int64_t now_ns, bool all, v1::Frame& scratch, std::string& out) {
@@ -521,14 +421,7 @@ void RankStream::Batch(int64_t now_ns, bool all, v1::Frame& scratch, std::string
   if (base_ns_ == 0) base_ns_ = description_.clock.Realtime(0);
   batch.set_base_ns(base_ns_);
   SetClock(batch.mutable_clock(), description_.clock, now_ns);
-  // Ranges keep the program's name ids until here.
-  for (RangeRow& row : ranges_) row.name = String(description_.range_names[row.name]);
-  PutDeviceRecords(batch, now_ns, all);
-  PutLaunches(batch);
-  PutHostRecords(batch);
-  PutAllocations(batch);
-  PutTensors(batch);
-  PutCalls(batch);
+  std::apply([&](auto&... rows) { (Put(rows, now_ns, all, batch), ...); }, rows_);
   Describe(batch);
   if (lost_ > 0) {
     v1::Loss* loss = batch.add_losses();

@@ -2,21 +2,23 @@
 //
 // Written against the schema (wire.proto), with libprotobuf, as a reader would expect a good client to speak:
 // a definition comes with or before its first use, device records come after they are over and in no
-// particular order, launches of a thread stand together. Separate from the node, which knows times, and from
-// whoever carries the bytes. Times that come in are the simulation's true time; what goes out is the rank's
-// own clock.
+// particular order, launches of a thread stand together. Times that come in are the simulation's true time;
+// times that go out are those of the rank's own clock.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "collector/simulate/host_code.h"
 #include "collector/simulate/kernel_catalog.h"
 #include "collector/simulate/program.h"
 #include "collector/simulate/random.h"
 #include "gpuprobe/v1/wire.pb.h"
+#include "gpuprobe/v1/wire_records.h"
 
 namespace gpuprobe::simulate {
 
@@ -25,7 +27,7 @@ struct RankClock {
   uint64_t epoch_ns = 0;           // REALTIME at true time 0 of a clock that is right
   int64_t offset_ns = 0;           // ahead of the truth
   double drift = 0;                // gains this share
-  int64_t step_at_ns = INT64_MAX;  // when somebody sets it
+  int64_t step_at_ns = INT64_MAX;  // when it is set
   int64_t step_ns = 0;
 
   uint64_t Realtime(int64_t true_ns) const {
@@ -33,7 +35,8 @@ struct RankClock {
     const int64_t stepped = true_ns >= step_at_ns ? step_ns : 0;
     return epoch_ns + static_cast<uint64_t>(true_ns + offset_ns + drifted + stepped);
   }
-  // End of what began then: set back in it, CUPTI's records keep their durations.
+  // The end of work that began at true_start_ns: CUPTI's records keep their durations even if the clock is
+  // set back meanwhile.
   uint64_t EndOf(int64_t true_start_ns, int64_t true_end_ns) const {
     const bool within = step_ns < 0 && true_start_ns < step_at_ns && true_end_ns >= step_at_ns;
     return within ? Realtime(true_start_ns) + static_cast<uint64_t>(true_end_ns - true_start_ns)
@@ -52,7 +55,6 @@ struct CommunicatorMember {
   uint64_t hash = 0;
   int32_t rank = 0;
   int32_t ranks = 0;
-  std::string name;
 };
 
 struct RankDescription {
@@ -96,17 +98,19 @@ class RankStream {
   void AllocatorRefusal(uint64_t asked, int64_t time_ns, uint64_t range);
   void Collective(const Instruction& call, uint32_t thread, uint64_t seq, uint64_t plan, int64_t issue_ns,
                   int64_t return_ns, uint64_t range);
+  // A silence of the host, which is sampled as the probe does it.
+  void HostSamples(HostCode code, uint32_t thread, int64_t start_ns, int64_t end_ns);
   // For a plan that was captured into a graph: correlation 0.
   void Plan(uint64_t plan, uint64_t correlation, uint64_t graph_node, uint32_t graph);
 
-  // Somebody sets this rank's clock.
+  // This rank's clock is set.
   void StepClock(int64_t at_ns, int64_t by_ns) {
     description_.clock.step_at_ns = at_ns;
     description_.clock.step_ns = by_ns;
   }
 
-  // Records that wait for a batch, launches included.
-  size_t waiting() const { return waiting_; }
+  // Records of the device that wait for a batch, and launches.
+  size_t waiting() const;
 
   // Append a delimited Frame to `out`. A batch holds what is over at `now_ns`; `all`: everything, whenever it
   // ends.
@@ -119,83 +123,38 @@ class RankStream {
   const RankDescription& description() const { return description_; }
 
  private:
-  struct KernelRow {
-    int64_t start_ns, end_ns;
-    uint64_t correlation, graph_node;
-    uint32_t site;
-  };
-  struct CopyRow {
-    int64_t start_ns, end_ns;
-    uint64_t correlation, bytes;
-    uint32_t direction;
-    MemoryPlace memory;
-    uint8_t stream;
-    bool blocking, memset;
-  };
-  struct LaunchRow {
-    int64_t time_ns;
-    uint64_t correlation, range, fallback;
-    uint32_t thread, graph;
-  };
-  struct SyncRow {
-    int64_t start_ns, end_ns;
-    uint64_t correlation;
-    v1::SyncKind kind;
-    uint8_t stream;
-  };
-  struct RangeRow {
-    int64_t start_ns, end_ns;
-    uint64_t id, parent;
-    uint32_t name, thread;
-  };
-  struct AllocationRow {
-    int64_t time_ns;
-    uint64_t address, bytes, range;
-    uint32_t kind;
-    bool release, failed;
-  };
-  struct TensorRow {
-    int64_t time_ns;
-    uint64_t address;
-    int64_t bytes;
-    uint64_t range;
-  };
-  struct LevelRow {
-    int64_t time_ns;
-    uint64_t allocated, reserved, asked, range;
-    bool refusal;
-  };
-  struct CallRow {
-    int64_t issue_ns, return_ns;
-    uint64_t seq, plan, bytes, range;
-    uint32_t thread;
-    int32_t peer;
-    CollectiveOp op;
-    uint8_t comm;
-  };
-  struct PlanRow {
-    uint64_t plan, correlation, graph_node;
-    uint32_t graph;
-  };
+  template <typename... Records>
+  using VectorOfEach = std::tuple<std::vector<Records>...>;
 
+  template <typename Record>
+  std::vector<Record>& Rows() {
+    return std::get<std::vector<Record>>(rows_);
+  }
+  uint32_t device() const { return static_cast<uint32_t>(description_.local_rank); }
   uint32_t String(const std::string& text);
   uint32_t Site(simulate::Kernel kernel, uint8_t stream, uint16_t grid_percent);
   bool Lose();
   void Describe(v1::Batch& batch);
-  template <typename Row, typename Put>
-  void TakeFinished(std::vector<Row>& rows, uint64_t until_ns, bool all, Put put);
-  void PutDeviceRecords(v1::Batch& batch, int64_t now_ns, bool all);
-  void PutLaunches(v1::Batch& batch);
-  void PutHostRecords(v1::Batch& batch);
-  void PutAllocations(v1::Batch& batch);
-  void PutTensors(v1::Batch& batch);
-  void PutCalls(v1::Batch& batch);
+  // The record as this rank's clock shows its times.
+  template <typename Record>
+  Record Shown(const Record& r) const;
+  // What only the batch in which a record is sent knows: names are interned there.
+  void Complete(auto& /*record*/) {}
+  void Complete(model::RangeRecord& range);
+  void Complete(model::CollectiveRecord& call);
+  // The innermost frame of that code.
+  uint32_t Frame(HostCode code);
+  template <typename Record>
+  void Put(std::vector<Record>& rows, int64_t now_ns, bool all, v1::Batch& batch);
 
   RankDescription description_;
   Random random_;
   std::map<std::string, uint32_t> strings_;
   std::vector<std::pair<uint32_t, std::string>> new_strings_;
   std::vector<v1::KernelSite> new_sites_;
+  std::vector<v1::HostFrame> new_frames_;
+  std::map<HostCode, uint32_t> frames_;
+  uint32_t last_frame_ = 0;
   absl::flat_hash_map<uint32_t, uint32_t> sites_;  // by kernel, stream and grid
   bool described_ = false;
   uint64_t sequence_ = 0;
@@ -203,21 +162,12 @@ class RankStream {
   uint64_t lost_ = 0;
   uint64_t device_records_ = 0;
   bool losing_ = false;
-  size_t waiting_ = 0;
   uint64_t base_ns_ = 0;
   uint64_t peak_allocated_ = 0;
   uint64_t peak_reserved_ = 0;
 
-  std::vector<KernelRow> kernels_;
-  std::vector<CopyRow> copies_;
-  std::vector<LaunchRow> launches_;
-  std::vector<SyncRow> syncs_;
-  std::vector<RangeRow> ranges_;
-  std::vector<AllocationRow> allocations_;
-  std::vector<TensorRow> tensors_;
-  std::vector<LevelRow> levels_;
-  std::vector<CallRow> calls_;
-  std::vector<PlanRow> plans_;
+  // Of every kind, with true times.
+  model::AllRecords<VectorOfEach> rows_;
 };
 
 }  // namespace gpuprobe::simulate

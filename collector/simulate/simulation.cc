@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "collector/simulate/step_programs.h"
 
 namespace gpuprobe::simulate {
 namespace {
 
 constexpr uint32_t kNcclVersion = 22809;
-constexpr char kDeviceName[] = "NVIDIA H100 80GB HBM3";
-// How far clocks of hosts are apart, as with NTP, and by how much they run apart.
+constexpr std::string_view kDeviceName = "NVIDIA H100 80GB HBM3";
+// Offset and drift of the hosts' clocks, as with NTP.
 constexpr int64_t kClockSpreadNs = 3'000'000;
 constexpr double kClockDrift = 2e-6;
 
@@ -33,8 +34,7 @@ std::vector<RankStream> Streams(const TrainingJob& job, const SimulationOptions&
       members[static_cast<size_t>(communicator.members[i])].push_back(
           {.hash = communicator.hash,
            .rank = static_cast<int32_t>(i),
-           .ranks = static_cast<int32_t>(communicator.members.size()),
-           .name = ""});
+           .ranks = static_cast<int32_t>(communicator.members.size())});
     }
   }
   for (int rank = 0; rank < job.ranks; ++rank) {
@@ -45,13 +45,14 @@ std::vector<RankStream> Streams(const TrainingJob& job, const SimulationOptions&
         .uid = options.uid,
         .job = absl::StrCat("simulate-", options.name),
         .host = absl::StrCat("simulated-", rank / job.ranks_per_host),
-        .device_name = IsOther(job, rank) && !job.other_device.empty() ? job.other_device : kDeviceName,
-        .device_bytes = job.device_bytes,
+        .device_name =
+            std::string(IsOther(job, rank) && !job.other.device.empty() ? job.other.device : kDeviceName),
+        .device_bytes = job.memory.device_bytes,
         .command_line = options.command_line,
         .clock = ClockOf(job, options, rank),
         .communicators = members[static_cast<size_t>(rank)],
         .range_names = RangeNames(),
-        .nccl_version = IsOther(job, rank) && job.other_nccl != 0 ? job.other_nccl : kNcclVersion,
+        .nccl_version = IsOther(job, rank) && job.other.nccl != 0 ? job.other.nccl : kNcclVersion,
         .lost_share = job.lost_share,
         .seed = options.seed * 104'729 + static_cast<uint64_t>(rank)});
   }
@@ -80,8 +81,8 @@ Simulation::Simulation(const TrainingJob& job, const SimulationOptions& options,
       programs_(static_cast<size_t>(job.ranks)),
       sealed_ns_(static_cast<size_t>(job.ranks)),
       ended_(static_cast<size_t>(job.ranks)),
-      node_(communicators_, Settings(job, communicators_), streams_, options.seed, job.call_noise, observer) {
-}
+      node_(communicators_, Settings(job, communicators_), streams_, options.seed, job.noise.calls,
+            observer) {}
 
 uint64_t Simulation::records() const {
   uint64_t records = 0;
@@ -91,17 +92,17 @@ uint64_t Simulation::records() const {
 
 // Events that happen to a rank without being in its program.
 void Simulation::Adjust(int step) {
-  if (job_.clock_step_ns != 0 && step == job_.clock_step_at) {
+  if (job_.clock_step.ns != 0 && step == job_.clock_step.step) {
     for (int rank = job_.ranks_per_host; rank < std::min(job_.ranks, 2 * job_.ranks_per_host); ++rank)
-      streams_[static_cast<size_t>(rank)].StepClock(node_.latest_ns() + 1, job_.clock_step_ns);
+      streams_[static_cast<size_t>(rank)].StepClock(node_.latest_ns() + 1, job_.clock_step.ns);
   }
   for (size_t i = 0; i < communicators_.size(); ++i)
     node_.SetLink(i, LinkOf(job_, communicators_[i].members, step));
   const RankSettings usual = SettingsOf(job_);
-  for (int rank = job_.slow_rank; rank < job_.slow_rank + job_.slow_ranks; ++rank) {
+  for (int rank = job_.slow.rank; rank < job_.slow.rank + job_.slow.ranks; ++rank) {
     RankSettings& settings = node_.settings(rank);
-    const double factor = IsSlow(job_, rank, step) ? job_.slow_factor : 1;
-    switch (job_.slow_by) {
+    const double factor = IsSlow(job_, rank, step) ? job_.slow.factor : 1;
+    switch (job_.slow.by) {
       case SlowBy::kKernels:
         settings.kernel_factor = factor;
         break;
@@ -164,7 +165,7 @@ absl::Status Simulation::Run(const Sink& sink) {
     Adjust(step);
     for (size_t i = 0; i < programs_.size(); ++i) BuildStep(job_, static_cast<int>(i), step, programs_[i]);
     alive = RunPrograms(step);
-    if (alive && job_.evaluate_every > 0 && (step + 1) % job_.evaluate_every == 0) {
+    if (alive && job_.evaluation.every > 0 && (step + 1) % job_.evaluation.every == 0) {
       for (size_t i = 0; i < programs_.size(); ++i)
         BuildEvaluation(job_, static_cast<int>(i), step, programs_[i]);
       alive = RunPrograms(kEvaluation);
@@ -185,8 +186,8 @@ absl::Status Simulation::Finish(const Sink& sink) {
   return absl::OkStatus();
 }
 
-// Nobody says goodbye: a job that waits for ever is killed in the end, one that lost a rank by its launcher
-// at once.
+// No rank exits cleanly: a job that hangs is killed in the end, and one that lost a rank is killed at once by
+// its launcher.
 absl::Status Simulation::FinishHung(const Sink& sink) {
   const bool lost_rank = std::find(ended_.begin(), ended_.end(), true) != ended_.end();
   int64_t now = node_.latest_ns();

@@ -38,7 +38,7 @@ class Simulation {
 
   absl::Status Run(const Sink& sink);
 
-  // Steps of the observer's calls that are no steps.
+  // Values of the observer's `step` outside of steps.
   static constexpr int kSetup = -1;
   static constexpr int kEvaluation = -2;
 

@@ -206,6 +206,8 @@ bool VirtualNode::Execute(int rank, const Instruction& instruction) {
       const int64_t began = r.host_ns;
       r.host_ns += r.random.Noisy(instruction.duration_ns, r.settings.host_noise);
       if (observer_ != nullptr) observer_->OnHostInterval(rank, instruction.cause, began, r.host_ns);
+      if (const auto code = static_cast<HostCode>(instruction.id); code != HostCode::kNotSampled)
+        r.out->HostSamples(code, r.thread, began, r.host_ns);
       return true;
     }
     case Op::kThread:

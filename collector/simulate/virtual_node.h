@@ -1,11 +1,11 @@
 // Runs the programs of all ranks of a job in virtual time and gives every launch, kernel, copy, collective
 // and wait its times.
 //
-// Separate from the programs (what is done), from the record streams (how it is reported) and from the truth
-// (what follows from it). The rules are those of the simulated node of tests/sim: streams in order, copies at
-// the bus's rate, collectives that start when each rank's stream arrives and end together at alpha +
-// bytes/beta after the last arrival. Cost: linear in instructions; a rank that waits for another one is taken
-// up again when that one arrives. Deterministic: a rank's noise comes from its own seed.
+// Programs say what is done, record streams how it is reported, the truth what follows from it. The rules are
+// those of the simulated node of tests/sim: streams in order, copies at the bus's rate, collectives that
+// start when each rank's stream arrives and end together at alpha + bytes/beta after the last arrival. Cost:
+// linear in instructions; a rank that waits for another one resumes when that one arrives. Deterministic: a
+// rank's noise comes from its own seed.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct RankSettings {
       communicators;  // the node's number and the rank in it; the index is the rank's own number
 };
 
-// A piece of device work with its times: what a record says, and what only the schedule knows.
+// A piece of device work with its times: the record's fields, and what only the schedule knows.
 struct DeviceWork {
   enum class Kind : uint8_t { kCompute, kCollective, kCopy, kMemset };
   Kind kind;
@@ -87,8 +87,8 @@ class VirtualNode {
   VirtualNode(std::vector<NodeCommunicator> communicators, std::vector<RankSettings> settings,
               std::vector<RankStream>& streams, uint64_t seed, double call_noise, NodeObserver* observer);
 
-  // Runs one program a rank. False when not every rank came to its end: somebody waits for what does not
-  // come.
+  // Runs one program a rank. False when not every rank reached the end of its program: a rank waits for an
+  // event that never happens.
   bool Run(const std::vector<const Program*>& programs, int step);
 
   RankSettings& settings(int rank) { return ranks_[static_cast<size_t>(rank)].settings; }
@@ -184,7 +184,7 @@ class VirtualNode {
   };
 
   void Advance(int rank);
-  bool RunHost(int rank);     // true when it got on
+  bool RunHost(int rank);     // true when it made progress
   bool RunStreams(int rank);  // true when something was resolved
   bool Execute(int rank, const Instruction& instruction);
   bool Enqueue(int rank, const Instruction& instruction);

@@ -4,8 +4,8 @@
 // Example: alice records into /shared/runs/a. If mallory renames `a` and puts a symbolic link to alice's home
 // in its place, report.json is still written into the renamed directory, not into alice's home.
 //
-// Files are made with O_EXCL and O_NOFOLLOW and replaced by renaming, so that nothing that somebody planted
-// in the directory is written through. Names are single components, never paths.
+// Files are made with O_EXCL and O_NOFOLLOW and replaced by renaming, so that we never write through a file
+// or link that another user planted. Names are single components, never paths.
 #pragma once
 
 #include <cstdint>
@@ -38,18 +38,18 @@ class Directory {
   // owner can enter it.
   absl::StatusOr<Directory> MakeNewInside(const std::string& name) const;
 
-  // A new file, open for writing; AlreadyExists if the name is taken, by a link that leads nowhere, too.
+  // A new file, open for writing; AlreadyExists if the name is taken, even by a dangling link.
   absl::StatusOr<int> CreateFile(const std::string& name) const;
   // A file that is there, open for writing behind its end.
   absl::StatusOr<int> ContinueFile(const std::string& name) const;
   absl::Status Truncate(const std::string& name, uint64_t bytes) const;
-  // Keeps other collectors away as long as this object lives; the system lets go of it when the process ends.
-  // FailedPrecondition while another one has it.
+  // Keeps other collectors away as long as this object lives; the system releases the lock when the process
+  // ends. FailedPrecondition while another collector has it.
   absl::Status Lock() const;
   // Replaces the file `name` in one step. What was under that name before is never written to.
   absl::Status WriteFile(const std::string& name, std::string_view content) const;
   absl::Status Rename(const std::string& from, const std::string& to) const;
-  // Whether or not there was such a file.
+  // Removes the file, if it exists.
   void Remove(const std::string& name) const;
   bool Exists(const std::string& name) const;
   // 0 for anything but a regular file.
@@ -74,11 +74,11 @@ class Directory {
 
 // Whether a run may be recorded in the directory `fd` (`path` for people), or in one made inside it.
 //
-// What is written goes through descriptors, so the most that somebody with the right to rename entries can do
-// is to put another directory under the run's name. That is accepted of the people who share a group on
-// purpose (a user's private group, a project's folder), and of whoever owns the directory that root records
-// in (a container's root in a mounted folder). It is refused in a directory that every user can write without
-// the sticky bit, and in one of another user that we can write only by chance.
+// We write through descriptors, so the most that a user with the right to rename entries can do is to put
+// another directory under the run's name. That is accepted of users who share a group on purpose (a user's
+// private group, a project's folder), and of the owner of the directory that root records in (a container's
+// root in a mounted folder). It is refused in a directory that every user can write without the sticky bit,
+// and in one of another user that we can write only by chance.
 absl::Status CheckPlace(int fd, const std::string& path);
 
 }  // namespace gpuprobe::store

@@ -16,7 +16,7 @@
 namespace gpuprobe::store {
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
-  // O_NONBLOCK: a pipe that somebody put there would be waited for.
+  // O_NONBLOCK: opening a pipe in this place would block.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
   const absl::Cleanup close_fd = [fd] { close(fd); };

@@ -1,7 +1,7 @@
 // A whole file, mapped read-only: it stays readable when it is renamed or removed, and costs no descriptor.
 //
-// Nothing reads the mapping itself. Whoever may write the file may also cut it off meanwhile, and a read
-// beyond its new end would be a SIGBUS; so the kernel copies, which says that there is nothing any more.
+// Nothing reads the mapping itself. A process with write access may truncate the file meanwhile, and a read
+// beyond its new end would raise SIGBUS; so the kernel copies the bytes, and reports an error there instead.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // As it was opened: what is appended later is not seen.
+  // The size when it was opened: later appends are not seen.
   size_t size() const { return size_; }
   // At most `size` bytes from `offset` on; fewer at the end and where the file was cut off.
   std::string Read(size_t offset, size_t size) const;
-  // Whether what stands under its name is shorter than it was when it was opened.
+  // Whether the file under its name is now shorter than when it was opened.
   bool Shrunk() const;
 
  private:

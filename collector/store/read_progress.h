@@ -1,7 +1,7 @@
-// How much of a run's logs has been read, for whoever shows it while people wait.
+// Reports how much of a run's logs has been read, for a progress display.
 //
-// Separate from the readers' interfaces: reports, timelines and tables each read a run several times, through
-// several layers, and none of them cares. One observer per program; called by the thread that reads.
+// Reports, timelines and tables each read a run several times, through several layers that need not know. One
+// observer per program; called by the thread that reads.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace gpuprobe::store {
 
-// `observer` gets the size of each piece of a log that was read; empty: nobody wants to know.
+// `observer` gets the size of each piece of a log that was read; empty: no observer.
 void ObserveReading(std::function<void(uint64_t bytes)> observer);
 void NoteRead(uint64_t bytes);
 

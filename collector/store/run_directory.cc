@@ -105,7 +105,7 @@ void Interleave(std::vector<Source>& sources, model::JobModel& job, Replayed& re
   }
 }
 
-// A log whose records are in the totals already: only whether it can be read.
+// For a log whose records are in the totals already: only checks that it can be read.
 void ReadOnly(Source& source, const model::JobModel& job, Replayed& replayed) {
   v1::Frame frame;
   std::string_view raw;
@@ -116,6 +116,8 @@ void ReadOnly(Source& source, const model::JobModel& job, Replayed& replayed) {
   }
   if (source.reader->damage().has_value()) replayed.damages.push_back(*source.reader->damage());
 }
+
+constexpr auto kWatchNothing = [](const model::ProcessModel&, const v1::Batch&) {};
 
 absl::Status LoadTotals(const std::string& path, model::JobModel& job) {
   const absl::StatusOr<std::string> state = ReadTotals(path);
@@ -138,6 +140,7 @@ absl::StatusOr<Replayed> ReplayWatched(const std::string& path, model::JobModel&
                                   .totals_whole = first == 1});
     }
   }
+  replayed.from_start = from == 0 && first == 1;
   std::map<uint32_t, std::vector<Source>> generations;
   for (const Segment& segment : files->segments) {
     absl::StatusOr<Source> source = OpenSource(segment);
@@ -232,19 +235,27 @@ std::string LogName(const Directory& directory, const v1::Identity& identity,
 }
 
 absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job) {
-  absl::StatusOr<Replayed> replayed = ReplaySoFar(path, job);
-  if (replayed.ok()) job.Finish();
-  return replayed;
+  return Replay(path, job, kWatchNothing, [] {});
 }
 
-absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job, BatchWatcher watch) {
+absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job, BatchWatcher watch,
+                                absl::FunctionRef<void()> forget) {
   absl::StatusOr<Replayed> replayed = ReplayWatched(path, job, watch);
-  if (replayed.ok()) job.Finish();
+  if (!replayed.ok()) return replayed;
+  job.Finish();
+  for (int again = 0; again < model::JobModel::kReplays; ++again) {
+    if (!replayed->from_start || !job.LearnedOfSteps()) break;
+    job.BeginAgain();
+    forget();
+    replayed = ReplayWatched(path, job, watch);
+    if (!replayed.ok()) break;
+    job.Finish();
+  }
   return replayed;
 }
 
 absl::StatusOr<Replayed> ReplaySoFar(const std::string& path, model::JobModel& job) {
-  return ReplayWatched(path, job, [](const model::ProcessModel&, const v1::Batch&) {});
+  return ReplayWatched(path, job, kWatchNothing);
 }
 
 }  // namespace gpuprobe::store

@@ -1,7 +1,7 @@
 // A run's directory: which files are in it, what they are called, and how the whole of it is replayed.
 //
-// Separate from single logs because names are a contract (rank-<r>.gpr, report.json, report.html) and because
-// replaying interleaves the logs by time, so that the model sees about what the live collector saw.
+// Names are a contract (rank-<r>.gpr, report.json, report.html). Replay interleaves the logs by time, so that
+// the model sees records in about the order in which the live collector saw them.
 #pragma once
 
 #include <cstdint>
@@ -44,17 +44,20 @@ struct Replayed {
   uint64_t detail_since_ns = 0;  // what came before was dropped: it is in totals only; 0: nothing was
   std::map<uint32_t, uint64_t> began_ns;                   // of each generation that has a log
   std::map<const model::ProcessModel*, std::string> logs;  // the log that each process wrote last
+  bool from_start = false;                                 // every log was read, and no totals
 };
 
 // Replays a run into `job`, which is empty, and settles it: from the newest totals that can be read and what
-// was recorded after them, else from every log. NotFound or FailedPrecondition when `path` is not a run
-// directory.
+// was recorded after them, else from every log. Replays a second time if only the whole run showed how steps
+// are delimited. NotFound or FailedPrecondition when `path` is not a run directory.
 absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job);
 // Sees every batch right after its process has applied it.
 using BatchWatcher = absl::FunctionRef<void(const model::ProcessModel& process, const v1::Batch& batch)>;
-absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job, BatchWatcher watch);
+// `forget` is called when the batches watched so far are void and come again.
+absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job, BatchWatcher watch,
+                                absl::FunctionRef<void()> forget);
 
-// The same without settling it: processes may go on.
+// The same without settling it: processes may still be running.
 absl::StatusOr<Replayed> ReplaySoFar(const std::string& path, model::JobModel& job);
 
 }  // namespace gpuprobe::store

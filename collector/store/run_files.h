@@ -1,8 +1,8 @@
-// Names of the files in a run directory, and which of them there are.
+// Names of the files in a run directory, and which of them exist.
 //
-// Separate because the names are a contract between recording, replay and export: <log>.gpr is the first
-// segment of a process's log and <log>.NNNN.gpr the one of generation NNNN; totals-NNNN.gpt holds the totals
-// of everything that came before generation NNNN began.
+// The names are a contract between recording, replay and export: <log>.gpr is the first segment of a
+// process's log and <log>.NNNN.gpr the one of generation NNNN; totals-NNNN.gpt holds the totals of everything
+// that came before generation NNNN began.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,7 @@
 // Reads a `.gpr` file frame by frame, up to its end or to the first damage, which it names.
 //
-// Separate from whoever replays: a chunk is handed out only after its checksum was right, so that everything
-// that was read is what was written. Nothing a file claims is trusted: sizes are bounded before memory is
-// taken.
+// A chunk is returned only after its checksum was verified, so that everything read is what was written.
+// Nothing a file claims is trusted: sizes are bounded before memory is taken.
 #pragma once
 
 #include <cstddef>

@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Continue(const Direc
 RunLogWriter::RunLogWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
 RunLogWriter::~RunLogWriter() {
-  (void)Flush();  // whoever cares has flushed before and seen the error
+  (void)Flush();  // callers that need the error have called Flush before
   close(fd_);
 }
 

@@ -1,10 +1,10 @@
 // Writes one process's frames as they came into a `.gpr` file: zstd frames with checksums, each holding whole
 // Frames.
 //
-// Separate from the reader because it runs beside ingest: appending costs a copy, and a chunk is compressed
-// and written when it has kChunkBytes or kMaxAge. A collector that dies loses at most the open chunk. When
-// the disk refuses, the file is cut back to its last good chunk, recording stops for good, what is not
-// recorded is counted, and ingest goes on.
+// It runs beside ingest: appending costs a copy, and a chunk is compressed and written when it has
+// kChunkBytes or is kMaxAge old. A collector that dies loses at most the open chunk. After a write error the
+// file is truncated to its last good chunk, recording stops for good, unrecorded frames are counted, and
+// ingest continues.
 #pragma once
 
 #include <cstddef>

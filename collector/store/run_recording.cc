@@ -175,7 +175,7 @@ absl::Status RunRecording::Rotate(StateSource state, uint64_t realtime_ns) {
 void RunRecording::DropWhatDoesNotFit() {
   const absl::StatusOr<RunFiles> files = ListRun(directory_);
   if (!files.ok()) return;
-  // The newest totals are what a reader needs, those before them what it falls back to.
+  // A reader needs the newest totals, and falls back to those before.
   constexpr uint32_t kTotalsKept = 2;
   uint64_t sum = 0;
   for (const auto& [generation, path] : files->totals) {

@@ -16,7 +16,7 @@ bool IsUnfinishedChunk(const Damage& damage) {
   return damage.what == "cut off" || damage.what == "empty file";
 }
 
-// Files that not even got their first chunk are in nobody's way, and no log.
+// Removes files without a complete first chunk: they are not logs.
 void RemoveEmpty(const Directory& directory, const RunFiles& files, std::vector<std::string>& notes) {
   for (const Segment& segment : files.segments) {
     const absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(segment.path);
@@ -99,7 +99,7 @@ absl::StatusOr<Resumed> ResumeRun(const Directory& directory, model::JobModel& j
     resumed.processes.push_back(process);
     names.erase(name);
   }
-  // Logs of nobody, of a damaged beginning: their names are taken.
+  // Logs with a damaged beginning belong to no known process; their names are taken.
   for (const auto& [name, in_generation] : names) {
     run.logs.push_back({.name = name, .in_generation = in_generation, .last_sequence = 0});
     resumed.processes.push_back(nullptr);

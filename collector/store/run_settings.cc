@@ -11,7 +11,7 @@ namespace gpuprobe::store {
 namespace {
 
 constexpr char kFile[] = "settings.txt";
-constexpr size_t kMostBytes = size_t{64} << 10;  // whoever sent the directory may have written anything
+constexpr size_t kMostBytes = size_t{64} << 10;  // the file may come from elsewhere and hold anything
 constexpr std::string_view kStepMarker = "step-marker=";
 
 }  // namespace

@@ -1,8 +1,7 @@
 // Settings of a recording that its report depends on: `settings.txt` in the run's directory, lines of
 // NAME=VALUE.
 //
-// Separate from the logs because it belongs to no process. A run without it was recorded without such
-// settings.
+// They belong to the run, not to a process's log. A run without the file was recorded without such settings.
 #pragma once
 
 #include <string>

@@ -101,7 +101,7 @@ absl::Status Named(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
 }
 
-// Links there, such as /proc/self/fd/1, lead to what no path names.
+// Links there, such as /proc/self/fd/1, may lead to files without a path.
 bool IsInProc(int fd) {
   struct statfs system {};
   return fstatfs(fd, &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
@@ -161,7 +161,7 @@ absl::StatusOr<PathPlace> FindPlace(const std::string& path, LastLink last_link,
 absl::StatusOr<int> OpenFolder(const std::string& path) {
   absl::StatusOr<PathPlace> place = FindPlace(path, LastLink::kFollow);
   if (!place.ok()) return place.status();
-  // A link in /proc is left, and may be followed.
+  // A link in /proc may be followed.
   const int flags = O_DIRECTORY | O_CLOEXEC | (IsInProc(place->parent) ? 0 : O_NOFOLLOW);
   int fd = openat(place->parent, place->name.c_str(), O_RDONLY | flags);
   if (fd < 0 && errno == EACCES) fd = openat(place->parent, place->name.c_str(), O_PATH | flags);

@@ -18,8 +18,8 @@ bool IsCsvNumber(const std::string& cell) {
   return cell.find_first_not_of("+-.0123456789eE") == std::string::npos && absl::SimpleAtod(cell, &ignored);
 }
 
-// What a spreadsheet would take for a formula, of the wide forms too, gets an apostrophe in front, which
-// makes it text there. What a terminal would obey is replaced.
+// A cell that a spreadsheet would take for a formula (wide forms included) gets an apostrophe in front, which
+// makes it text. Terminal control characters are replaced.
 std::string CsvCell(const std::string& text) {
   std::string cell = text::Printable(text);
   const size_t first = cell.find_first_not_of(' ');

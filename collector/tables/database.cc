@@ -29,7 +29,7 @@ std::string Quoted(const std::string& name) { return absl::StrCat("\"", name, "\
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& path) {
   std::error_code error;
-  // A link that leads nowhere yet, too.
+  // A dangling link counts as existing, too.
   if (!path.empty() && std::filesystem::exists(std::filesystem::symlink_status(path, error)))
     return absl::AlreadyExistsError(absl::StrCat(path, " exists; choose another file"));
   sqlite3* handle = nullptr;

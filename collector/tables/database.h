@@ -1,6 +1,6 @@
 // A run as an SQLite database: tables of records, steps and the report, and views for common questions.
 //
-// Written in one transaction; what goes wrong is remembered, and reported by Finish.
+// Written in one transaction; errors are kept, and reported by Finish.
 #pragma once
 
 #include <cstdint>

@@ -5,26 +5,9 @@
 
 namespace gpuprobe::tables {
 
-namespace {
-
-constexpr size_t kMaxStringId = size_t{1} << 22;
-
-}  // namespace
-
-JsonValue QuotedText(const std::string& text) {
+std::string Quoted(std::string_view text) {
   using Value = nlohmann::json;
-  return {text::SafeJson(Value(text).dump(-1, ' ', false, Value::error_handler_t::replace))};
-}
-
-void QuotedStrings::Define(uint32_t id, const std::string& value) {
-  if (id >= kMaxStringId) return;
-  if (id >= strings_.size()) strings_.resize(id + 1);
-  strings_[id] = QuotedText(value).text;
-}
-
-const std::string& QuotedStrings::Quoted(uint32_t id) const {
-  static const std::string kEmpty = "\"\"";
-  return id < strings_.size() && !strings_[id].empty() ? strings_[id] : kEmpty;
+  return text::SafeJson(Value(text).dump(-1, ' ', false, Value::error_handler_t::replace));
 }
 
 void Line::Put(std::string_view name, v1::CallSource value) {

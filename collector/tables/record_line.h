@@ -11,9 +11,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "collector/analysis/names.h"
+#include "collector/records/definitions.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::tables {
@@ -22,23 +22,13 @@ namespace gpuprobe::tables {
 struct JsonValue {
   std::string text;
 };
-JsonValue QuotedText(const std::string& text);
-
-// The names that a log defines, quoted.
-class QuotedStrings {
- public:
-  void Define(uint32_t id, const std::string& value);
-  // `""` for an id that was not defined.
-  const std::string& Quoted(uint32_t id) const;
-
- private:
-  std::vector<std::string> strings_;
-};
+std::string Quoted(std::string_view text);
 
 class Line {
  public:
-  Line(std::string_view kind, const v1::Identity& who, const QuotedStrings& strings)
-      : strings_(strings), text_("{\"kind\":\"") {
+  // `definitions`: with quoted names.
+  Line(std::string_view kind, const v1::Identity& who, const model::Definitions& definitions)
+      : definitions_(definitions), text_("{\"kind\":\"") {
     text_.append(kind).append("\"");
     Put("rank", who.rank());
     Put("pid", who.pid());
@@ -60,7 +50,7 @@ class Line {
   void Put(std::string_view name, const std::optional<T>& value) {
     Put(name, *value);
   }
-  void PutString(std::string_view name, uint32_t id) { Append(name, strings_.Quoted(id)); }
+  void PutString(std::string_view name, uint32_t id) { Append(name, definitions_.String(id)); }
   // A word needs no quoting.
   void Word(std::string_view name, std::string_view word) {
     Append(name, std::string("\"").append(word).append("\""));
@@ -81,7 +71,7 @@ class Line {
     text_.append(",\"").append(name).append("\":").append(value);
   }
 
-  const QuotedStrings& strings_;
+  const model::Definitions& definitions_;
   std::string text_;
 };
 

@@ -5,16 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
-#include "collector/model/calls/collective_kernels.h"
-#include "collector/model/records.h"
+#include "collector/records/python_files.h"
+#include "collector/records/rows.h"
+#include "collector/records/system_calls.h"
 #include "gpuprobe/v1/wire_lines.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::tables {
 
 namespace {
-
-constexpr size_t kMaxSiteId = size_t{1} << 22;
 
 // Empty for a kind that has no number.
 JsonValue NumberOf(v1::PayloadKind kind, uint64_t value) {
@@ -32,8 +31,7 @@ JsonValue NumberOf(v1::PayloadKind kind, uint64_t value) {
 
 JsonValue Triple(uint32_t x, uint32_t y, uint32_t z) { return {absl::StrCat("[", x, ",", y, ",", z, "]")}; }
 
-// Records with the fields of their lines that have to be found out. Some take the place of an id of the same
-// name.
+// Records extended by line fields that have to be looked up. Some replace an id of the same name.
 template <typename Record>
 struct OnDevice : Record {
   JsonValue device_name{};
@@ -58,6 +56,10 @@ struct PoolLine : model::PoolLevelRecord {
 
 struct TensorLine : model::TensorRecord {
   uint64_t bytes = 0;
+};
+
+struct DriverCallLine : model::DriverCallRecord {
+  uint32_t tid = 0;
 };
 
 struct RangeLine : model::RangeRecord {
@@ -92,7 +94,7 @@ struct RecordLines::CollectiveLine : model::CollectiveRecord {
 
 template <typename Record, typename Fields>
 std::string RecordLines::LineFor(const Fields& fields, const char* kind) const {
-  Line line(kind, identity_, strings_);
+  Line line(kind, identity_, definitions_);
   LineOf<Record>::Put(fields, line);
   return std::move(line).End();
 }
@@ -104,89 +106,42 @@ std::string RecordLines::LineFor(const Fields& fields) const {
 
 template <typename Fields>
 void RecordLines::FindNames(uint32_t device, uint32_t context, uint32_t stream, Fields& fields) const {
-  if (const auto name = device_names_.find(device); name != device_names_.end())
-    fields.device_name = {strings_.Quoted(name->second)};
-  if (const auto name = stream_names_.find({context, stream}); name != stream_names_.end())
-    fields.stream_name = {strings_.Quoted(name->second)};
-}
-
-void RecordLines::LearnDefinitions(const v1::Batch& batch) {
-  for (const v1::StringDef& def : batch.strings()) strings_.Define(def.id(), def.value());
-  for (const v1::KernelSite& site : batch.kernel_sites()) {
-    sites_[site.id()] = site;
-    if (site.id() >= kMaxSiteId) continue;
-    if (site.id() >= collective_sites_.size()) collective_sites_.resize(site.id() + 1);
-    const std::string_view name = strings_.Quoted(site.name());
-    collective_sites_[site.id()] = model::IsCollectiveKernel(name.substr(1));
-  }
-  for (const v1::ThreadDef& thread : batch.threads()) {
-    thread_ids_[thread.id()] = thread.tid();
-    thread_names_[thread.id()] =
-        QuotedText(thread.given_name().empty() ? thread.name() : thread.given_name()).text;
-  }
-  for (const v1::RangeCategory& category : batch.range_categories())
-    category_names_[{category.domain(), category.category()}] = category.name();
-  for (const v1::ObjectName& object : batch.object_names()) {
-    if (object.kind() == v1::NAMED_OBJECT_DEVICE) device_names_[object.id()] = object.name();
-    if (object.kind() == v1::NAMED_OBJECT_STREAM)
-      stream_names_[{object.context(), object.id()}] = object.name();
-  }
-  for (const v1::Communicator& comm : batch.communicators()) {
-    model::MergeCommunicator(comm, communicators_[comm.id()]);
-  }
-  if (batch.has_nccl_identity()) model::AdoptNcclIdentity(batch.nccl_identity(), identity_);
-}
-
-void RecordLines::LearnPlan(const model::PlanRecord& record) {
-  if (record.graph_node != 0) {
-    node_plans_.Set(record.graph_node, {record.plan, record.copy}, record.from_correlation);
-    if (record.plan != 0) replays_.try_emplace(record.plan);
-    return;
-  }
-  plan_of_[record.correlation] = record.plan;
-  if (const auto copy = early_copies_.find(record.correlation); copy != early_copies_.end())
-    NoteWork(copy->second, plans_[record.plan]);
-  const auto early = early_.find(record.correlation);
-  if (early == early_.end()) return;
-  PlanWork& work = plans_[record.plan];
-  const uint64_t end_ns = std::max(work.end_ns, early->second.end_ns);
-  if (early->second.start_ns < work.start_ns) work = early->second;
-  work.end_ns = end_ns;
-  early_.erase(early);
+  if (const uint32_t name = definitions_.NameOfDevice(device); name != 0)
+    fields.device_name = {definitions_.String(name)};
+  if (const uint32_t name = definitions_.NameOfStream(context, stream); name != 0)
+    fields.stream_name = {definitions_.String(name)};
 }
 
 void RecordLines::LearnKernel(const model::KernelRecord& kernel) {
-  const auto plan = plan_of_.find(kernel.correlation);
-  if (!sites_.contains(kernel.site)) return;
-  const bool nccl = kernel.site < collective_sites_.size() && collective_sites_[kernel.site];
-  if (plan == plan_of_.end() && !nccl) return;
-  if (plan != plan_of_.end()) {
-    NoteWork(kernel, plans_[plan->second]);
-  } else if (kernel.graph_node == 0) {
-    NoteWork(kernel, early_[kernel.correlation]);
-  } else {
-    replayed_kernels_.push_back(kernel);
-  }
+  const model::Site* site = definitions_.FindSite(kernel.site);
+  if (site == nullptr) return;
+  const PlanWork work{.start_ns = kernel.start_ns,
+                      .end_ns = kernel.end_ns,
+                      .correlation = kernel.correlation,
+                      .device = site->geometry.device(),
+                      .stream = site->geometry.stream()};
+  if (const uint64_t plan = work_plans_.Of(kernel.correlation, 0).plan; plan != 0)
+    return NoteWork(work, plans_[plan]);
+  // A node of a graph that carries calls is NCCL's under any name, where names may be wrong.
+  if (site->nature == model::KernelNature::kNccl ||
+      (definitions_.names_are_uncertain() && work_plans_.Carries(kernel.graph_node)))
+    work_.emplace_back(kernel.graph_node, work);
 }
 
 void RecordLines::LearnCopy(const model::CopyRecord& copy) {
-  const PlanWork work{.start_ns = copy.start_ns,
-                      .end_ns = copy.end_ns,
-                      .correlation = copy.correlation,
-                      .device = copy.device,
-                      .stream = copy.stream};
-  if (copy.graph_node != 0) {
-    early_replays_.emplace_back(copy.graph_node, work);
-    if (early_replays_.size() > kMaxEarlyReplays) KeepEarliestReplay();
-    return;
-  }
-  if (const auto plan = plan_of_.find(copy.correlation); plan != plan_of_.end())
-    return NoteWork(work, plans_[plan->second]);
-  early_copies_[copy.correlation] = work;
-  early_copies_order_.push_back(copy.correlation);
-  if (early_copies_order_.size() <= kMaxEarlyCopies) return;
-  early_copies_.erase(early_copies_order_.front());
-  early_copies_order_.pop_front();
+  copies_.emplace_back(copy.graph_node, PlanWork{.start_ns = copy.start_ns,
+                                                 .end_ns = copy.end_ns,
+                                                 .correlation = copy.correlation,
+                                                 .device = copy.device,
+                                                 .stream = copy.stream});
+  if (copies_.size() > kMaxEarlyCopies) KeepEarliestCopy();
+}
+
+void RecordLines::KeepEarliestCopy() {
+  const auto& [node, copy] = copies_.front();
+  if (work_plans_.Carries(node) || work_plans_.Of(copy.correlation, node).plan != 0)
+    work_.push_back(copies_.front());
+  copies_.pop_front();
 }
 
 void RecordLines::NoteWork(const PlanWork& part, PlanWork& work) {
@@ -195,52 +150,40 @@ void RecordLines::NoteWork(const PlanWork& part, PlanWork& work) {
   work.end_ns = end_ns;
 }
 
-void RecordLines::NoteWork(const model::KernelRecord& kernel, PlanWork& work) const {
-  if (kernel.start_ns < work.start_ns) {  // the first kernel gives place and correlation
-    const v1::KernelSite& site = sites_.at(kernel.site);
-    work.start_ns = kernel.start_ns;
-    work.correlation = kernel.correlation;
-    work.device = site.device();
-    work.stream = site.stream();
+void RecordLines::ResolveWork() {
+  while (!copies_.empty()) KeepEarliestCopy();
+  for (const auto& [node, work] : work_) {
+    const model::CarriedPlan carried = work_plans_.Of(work.correlation, node);
+    if (carried.plan == 0) continue;
+    NoteWork(work,
+             node == 0 ? plans_[carried.plan] : replays_[carried.plan][{work.correlation, carried.copy}]);
   }
-  work.end_ns = std::max(work.end_ns, kernel.end_ns);
-}
-
-void RecordLines::KeepEarliestReplay() {
-  if (node_plans_.Carries(early_replays_.front().first)) replayed_copies_.push_back(early_replays_.front());
-  early_replays_.pop_front();
-}
-
-void RecordLines::ResolveReplays() {
-  while (!early_replays_.empty()) KeepEarliestReplay();
-  for (const model::KernelRecord& kernel : replayed_kernels_) {
-    const model::CarriedPlan carried = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
-    if (carried.plan != 0) NoteWork(kernel, replays_[carried.plan][{kernel.correlation, carried.copy}]);
-  }
-  for (const auto& [node, copy] : replayed_copies_) {
-    const model::CarriedPlan carried = node_plans_.PlanOf(node, copy.correlation);
-    if (carried.plan != 0) NoteWork(copy, replays_[carried.plan][{copy.correlation, carried.copy}]);
-  }
-  replayed_kernels_.clear();
-  replayed_copies_.clear();
+  work_.clear();
 }
 
 absl::Status RecordLines::Learn(const v1::Batch& batch) {
-  LearnDefinitions(batch);
+  definitions_.Learn(batch);
+  if (batch.has_nccl_identity()) model::AdoptNcclIdentity(batch.nccl_identity(), identity_);
   absl::Status status = model::ForEachPlan(batch, [this](const model::PlanRecord& r) {
-    if (r.plan != 0 || r.correlation == 0) LearnPlan(r);
+    if (r.plan == 0 && r.correlation != 0) return;
+    work_plans_.Add(r, true);
+    if (r.graph_node != 0 && r.plan != 0) replays_.try_emplace(r.plan);
   });
   if (!status.ok()) return status;
   status = model::ForEachRangePayload(batch, [this](const model::RangePayloadRecord& r) {
     const std::string number = NumberOf(r.kind, r.value).text;
     if (number.empty()) return;
     std::string& fields = fields_[r.range];
-    absl::StrAppend(&fields, fields.empty() ? "" : ",", strings_.Quoted(r.field), ":", number);
+    absl::StrAppend(&fields, fields.empty() ? "" : ",", definitions_.String(r.field), ":", number);
   });
   if (!status.ok()) return status;
-  if (!replays_.empty()) {
-    status = model::ForEachLaunch(
-        batch, [this](const model::LaunchRecord& r) { launch_ns_[r.correlation] = r.time_ns; });
+  const bool owned = std::any_of(batch.launches().begin(), batch.launches().end(),
+                                 [](const v1::Launches& launches) { return launches.owner_size() > 0; });
+  if (!replays_.empty() || owned) {
+    status = model::ForEachLaunch(batch, [this](const model::LaunchRecord& r) {
+      if (!replays_.empty()) launch_ns_[r.correlation] = r.time_ns;
+      if (r.owner == v1::KERNEL_OWNER_OTHER) not_nccl_.insert(r.correlation);
+    });
     if (!status.ok()) return status;
   }
   status = model::ForEachCopy(batch, [this](const model::CopyRecord& r) { LearnCopy(r); });
@@ -249,13 +192,15 @@ absl::Status RecordLines::Learn(const v1::Batch& batch) {
 }
 
 absl::Status RecordLines::Write(const v1::Batch& batch, const Emit& emit) {
-  ResolveReplays();
+  ResolveWork();
   WriteDeviceRecords(batch, emit);
   WriteAsTheyAre<model::SyncRecord>(batch, emit);
   WriteAsTheyAre<model::OverheadRecord>(batch, emit);
+  WriteDriverCalls(batch, emit);
   WriteMemory(batch, emit);
   WriteRanges(batch, emit);
   WriteLaunches(batch, emit);
+  WriteHostSamples(batch, emit);
   WriteCommunicators(batch, emit);
   WriteCollectives(batch, emit);
   return absl::OkStatus();
@@ -264,16 +209,18 @@ absl::Status RecordLines::Write(const v1::Batch& batch, const Emit& emit) {
 void RecordLines::WriteDeviceRecords(const v1::Batch& batch, const Emit& emit) {
   // Columns were checked by Learn; a batch that failed there is never written.
   model::ForEachKernel(batch, [&](const model::KernelRecord& r) {
-    const v1::KernelSite& site = sites_[r.site];
+    static const model::Site kUnknown;
+    const model::Site* known = definitions_.FindSite(r.site);
+    const v1::KernelSite& site = (known == nullptr ? kUnknown : *known).geometry;
     KernelLine line{{r}};
     line.device = site.device();
     line.stream = site.stream();
-    line.name = {strings_.Quoted(site.name())};
+    line.name = {definitions_.String(site.name())};
     line.grid = Triple(site.grid_x(), site.grid_y(), site.grid_z());
     line.block = Triple(site.block_x(), site.block_y(), site.block_z());
     FindNames(site.device(), site.context(), site.stream(), line);
     emit(LineFor<model::KernelRecord>(line));
-    if (Unexplained(r)) emit(UnexplainedLine(r, site));
+    if (known != nullptr && Unexplained(r, *known)) emit(UnexplainedLine(r, *known));
   }).IgnoreError();
   WriteOnDevice<model::CopyRecord>(batch, emit);
   WriteOnDevice<model::MemsetRecord>(batch, emit);
@@ -292,6 +239,13 @@ void RecordLines::WriteOnDevice(const v1::Batch& batch, const Emit& emit) const 
 template <typename Record>
 void RecordLines::WriteAsTheyAre(const v1::Batch& batch, const Emit& emit) const {
   model::ForEachRow<Record>(batch, [&](const Record& r) { emit(LineFor<Record>(r)); }).IgnoreError();
+}
+
+void RecordLines::WriteDriverCalls(const v1::Batch& batch, const Emit& emit) const {
+  model::ForEachDriverCall(batch, [&](const model::DriverCallRecord& r) {
+    const model::Thread* thread = definitions_.FindThread(r.thread);
+    emit(LineFor<model::DriverCallRecord>(DriverCallLine{r, thread == nullptr ? 0 : thread->tid}));
+  }).IgnoreError();
 }
 
 void RecordLines::WriteMemory(const v1::Batch& batch, const Emit& emit) const {
@@ -315,11 +269,12 @@ void RecordLines::WriteMemory(const v1::Batch& batch, const Emit& emit) const {
 void RecordLines::WriteRanges(const v1::Batch& batch, const Emit& emit) {
   model::ForEachRange(batch, [&](const model::RangeRecord& r) {
     RangeLine line{r};
-    line.tid = thread_ids_[r.thread];
+    if (const model::Thread* thread = definitions_.FindThread(r.thread); thread != nullptr)
+      line.tid = thread->tid;
     const bool push_pop = r.kind == v1::RANGE_KIND_PUSH_POP;
     line.range = {push_pop ? "\"push_pop\"" : r.kind == v1::RANGE_KIND_MARK ? "\"mark\"" : "\"start_end\""};
-    if (const auto name = category_names_.find({r.domain, r.category}); name != category_names_.end())
-      line.category_name = {strings_.Quoted(name->second)};
+    if (const uint32_t name = definitions_.NameOfCategory(r.domain, r.category); name != 0)
+      line.category_name = {definitions_.String(name)};
     line.payload = NumberOf(r.payload_kind, r.payload);
     if (const auto fields = fields_.find(r.id); fields != fields_.end())
       line.fields = {absl::StrCat("{", fields->second, "}")};
@@ -329,32 +284,77 @@ void RecordLines::WriteRanges(const v1::Batch& batch, const Emit& emit) {
 
 void RecordLines::WriteLaunches(const v1::Batch& batch, const Emit& emit) {
   model::ForEachLaunch(batch, [&](const model::LaunchRecord& r) {
-    const auto name = thread_names_.find(r.thread);
-    const JsonValue thread{name == thread_names_.end() ? "\"\"" : name->second};
-    emit(LineFor<model::LaunchRecord>(LaunchLine{r, thread_ids_[r.thread], thread}));
+    const model::Thread* thread = definitions_.FindThread(r.thread);
+    emit(LineFor<model::LaunchRecord>(thread == nullptr ? LaunchLine{r, 0, {definitions_.String(0)}}
+                                                        : LaunchLine{r, thread->tid, {thread->name}}));
   }).IgnoreError();
 }
 
-bool RecordLines::Unexplained(const model::KernelRecord& kernel) const {
-  if (kernel.site >= collective_sites_.size() || !collective_sites_[kernel.site]) return false;
-  return kernel.graph_node == 0 ? !plan_of_.contains(kernel.correlation)
-                                : node_plans_.PlanOf(kernel.graph_node, kernel.correlation).plan == 0;
+const v1::HostFrame* RecordLines::OwnFrame(const v1::HostFrame* frame) const {
+  while (frame != nullptr) {
+    std::string_view file = definitions_.String(frame->file());  // quoted
+    file.remove_prefix(std::min<size_t>(1, file.size()));
+    if (!model::IsLibraryFile(file)) return frame;
+    frame = definitions_.FindFrame(frame->caller());
+  }
+  return nullptr;
+}
+
+void RecordLines::WriteHostSamples(const v1::Batch& batch, const Emit& emit) const {
+  model::ForEachHostSample(batch, [&](const model::HostSampleRecord& r) {
+    Line line("host_sample", identity_, definitions_);
+    const model::Thread* thread = definitions_.FindThread(r.thread);
+    line.Put("time_ns", r.time_ns);
+    line.Put("since_ns", r.since_ns);
+    line.Put("tid", thread == nullptr ? 0 : thread->tid);
+    line.Put("thread", JsonValue{thread == nullptr ? definitions_.String(0) : thread->name});
+    line.Put("in_gap", r.in_gap);
+    line.Put("state", r.state);
+    line.PutString("call", r.call);
+    line.Put("call_ns", r.call_since_ns == 0 ? 0 : r.time_ns - r.call_since_ns);
+    line.Word("system_call", r.system_call < 0 ? "" : model::SystemCallOf(r.system_call).name);
+    line.PutString("about", r.file);
+    line.Put("run_delay_ns", r.run_delay_ns);
+    line.Put("stack", r.stack);
+    const v1::HostFrame* const at = definitions_.FindFrame(r.frame);
+    const v1::HostFrame* const own = OwnFrame(at);
+    line.PutString("function", at == nullptr ? 0 : at->function());
+    line.PutString("file", at == nullptr ? 0 : at->file());
+    line.Put("line", at == nullptr ? 0 : at->line());
+    line.PutString("own_function", own == nullptr ? 0 : own->function());
+    line.PutString("own_file", own == nullptr ? 0 : own->file());
+    line.Put("own_line", own == nullptr ? 0 : own->line());
+    emit(std::move(line).End());
+  }).IgnoreError();
+}
+
+bool RecordLines::Unexplained(const model::KernelRecord& kernel, const model::Site& site) const {
+  if (site.nature != model::KernelNature::kNccl) return false;
+  return work_plans_.Of(kernel.correlation, kernel.graph_node).plan == 0 &&
+         model::Communicates(model::NatureOf({.named = site.nature,
+                                              .owner = not_nccl_.contains(kernel.correlation)
+                                                           ? uint32_t{v1::KERNEL_OWNER_OTHER}
+                                                           : uint32_t{v1::KERNEL_OWNER_NOT_SAID}}));
 }
 
 // Describes a collective that no call explains, by its kernel's name.
-std::string RecordLines::UnexplainedLine(const model::KernelRecord& kernel,
-                                         const v1::KernelSite& site) const {
-  Line line("collective", identity_, strings_);
-  line.Put("device", site.device());
-  line.Put("stream", site.stream());
+std::string RecordLines::UnexplainedLine(const model::KernelRecord& kernel, const model::Site& site) const {
+  Line line("collective", identity_, definitions_);
+  line.Put("device", site.geometry.device());
+  line.Put("stream", site.geometry.stream());
   line.Put("start_ns", kernel.start_ns);
   line.Put("end_ns", kernel.end_ns);
   line.Put("correlation", kernel.correlation);
-  line.Word("op", model::OperationOfKernel(std::string_view(strings_.Quoted(site.name())).substr(1)));
+  line.Word("op", site.operation);
   line.Word("comm", "unknown");
   line.Put("plan", 0);
   line.Put("source", v1::CALL_SOURCE_KERNEL_NAME);
   return std::move(line).End();
+}
+
+const v1::Communicator& RecordLines::CommunicatorOf(uint32_t id) const {
+  const v1::Communicator* comm = definitions_.FindCommunicator(id);
+  return comm == nullptr ? v1::Communicator::default_instance() : *comm;
 }
 
 RecordLines::CollectiveLine RecordLines::LineOfCall(const model::CollectiveRecord& call,
@@ -367,8 +367,8 @@ RecordLines::CollectiveLine RecordLines::LineOfCall(const model::CollectiveRecor
     line.end_ns = work->end_ns;
     line.correlation = work->correlation;
   }
-  const v1::Communicator& comm = communicators_[call.comm];
-  line.comm = QuotedText(analysis::CommName(comm.hash()));
+  const v1::Communicator& comm = CommunicatorOf(call.comm);
+  line.comm = {Quoted(analysis::CommName(comm.hash()))};
   line.comm_rank = comm.rank();
   line.comm_ranks = comm.ranks();
   line.bytes = call.count * call.element_bytes;
@@ -378,11 +378,11 @@ RecordLines::CollectiveLine RecordLines::LineOfCall(const model::CollectiveRecor
 void RecordLines::WriteCommunicators(const v1::Batch& batch, const Emit& emit) {
   for (const v1::Communicator& told : batch.communicators()) {
     if (!told_communicators_.insert({told.id(), told.state()}).second) continue;
-    const v1::Communicator& comm = communicators_[told.id()];
-    Line line("communicator", identity_, strings_);
+    const v1::Communicator& comm = CommunicatorOf(told.id());
+    Line line("communicator", identity_, definitions_);
     line.Word("comm", analysis::CommName(comm.hash()));
-    const auto parent = communicators_.find(comm.parent());
-    if (parent != communicators_.end()) line.Word("parent", analysis::CommName(parent->second.hash()));
+    if (const v1::Communicator* parent = definitions_.FindCommunicator(comm.parent()); parent != nullptr)
+      line.Word("parent", analysis::CommName(parent->hash()));
     if (comm.name() != 0) line.PutString("comm_name", comm.name());
     line.Put("comm_rank", comm.rank());
     line.Put("comm_ranks", comm.ranks());

@@ -1,7 +1,7 @@
 // A record's row as the export prints it, one flat JSON object, taken apart into its fields.
 //
-// Tables are made from these rows, so that jsonl, CSV and SQLite have the same fields and nobody lists them
-// twice. Only what the export writes is understood: members without spaces between them, and nested values
+// Tables are made from these rows, so that jsonl, CSV and SQLite have the same fields without a second list
+// of them. Only what the export writes is understood: members without spaces between them, and nested values
 // left as text.
 #pragma once
 
@@ -22,7 +22,7 @@ struct Field {
   std::string_view value;  // as JSON
 };
 
-// Splits a row at its top level; views into `row`. False if it is none.
+// Splits a row at its top level; views into `row`. False if it is not a row.
 bool SplitRow(std::string_view row, std::vector<Field>& fields);
 
 ValueType TypeOf(std::string_view json_value);

@@ -2,20 +2,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "collector/analysis/step_report.h"
+#include "collector/analysis/steps/step_report.h"
+#include "collector/report/words.h"
 
 namespace gpuprobe::tables {
 namespace {
 
-std::string PhaseOf(size_t phase) {
-  return std::string(analysis::PhaseName(static_cast<model::StepPhase>(phase)));
-}
+std::string PhaseOf(size_t phase) { return report::Word(static_cast<model::StepPhase>(phase)); }
 
 }  // namespace
 
 std::string StepRow(const StepOwner& owner, const model::StepRecord& step) {
   std::string row = absl::StrCat("{\"kind\":\"step\",\"rank\":", owner.rank, ",\"pid\":", owner.pid,
-                                 ",\"world_size\":", owner.world_size, ",\"step\":", step.index);
+                                 ",\"world_size\":", owner.world_size,
+                                 ",\"gpu\":", owner.gpu.has_value() ? absl::StrCat(*owner.gpu) : "null",
+                                 ",\"step\":", step.index);
   const std::pair<const char*, uint64_t> fields[] = {
       {"start_ns", step.start_ns},
       {"end_ns", step.end_ns},
@@ -28,6 +29,8 @@ std::string StepRow(const StepOwner& owner, const model::StepRecord& step) {
       {"host_bound_ns", step.host_bound_ns},
       {"input_wait_ns", step.input_ns},
       {"sync_ns", step.sync_ns},
+      {"memory_ns", step.memory_ns},
+      {"pause_ns", step.pause_ns},
       {"launch_gap_ns", step.launch_gap_ns},
       {"unknown_ns", step.unknown_ns},
       {"operations", step.operations},

@@ -28,7 +28,7 @@ bool IsSameColumn(std::string_view a, std::string_view b);
 // Of records, in the order in which the export prints kinds.
 std::vector<Table> RecordTables();
 
-// Adds what this row has and the tables do not know yet.
+// Adds the tables and columns of this row that are not known yet.
 void Widen(std::string_view row, std::vector<Table>& tables);
 
 }  // namespace gpuprobe::tables

@@ -28,6 +28,13 @@ std::span<const View> Views() {
        "start_ns, "
        "kernel.start_ns - launch.time_ns AS delay_ns FROM kernel JOIN launch ON launch.rank = kernel.rank "
        "AND launch.pid = kernel.pid AND launch.correlation = kernel.correlation"},
+      {"host_places", "what the host does while it launches nothing: lines of the program, by thread",
+       "SELECT rank, thread, own_file, own_line, function, call, system_call, about, count(*) AS samples, "
+       "sum(time_ns - since_ns) AS total_ns, 1.0 * sum(time_ns - since_ns) / "
+       "nullif(sum(sum(time_ns - since_ns)) OVER (PARTITION BY rank, thread), 0) AS share "
+       "FROM host_sample WHERE in_gap GROUP BY rank, thread, own_file, own_line, function, call, "
+       "system_call, "
+       "about"},
       {"step_times", "how long each step takes, over the ranks",
        "SELECT step, count(*) AS ranks, avg(total_ns) AS mean_ns, min(total_ns) AS min_ns, max(total_ns) AS "
        "max_ns, "

@@ -15,15 +15,14 @@ namespace gpuprobe::text {
 // Length of the UTF-8 character at the beginning of `text`, and its code point; 0 if there is none.
 size_t CharacterAt(std::string_view text, uint32_t& code);
 
-// With every character that a terminal would obey (escape sequences, line ends, marks that turn text around)
-// and every byte that is not UTF-8 replaced by '?'.
+// Replaces every terminal control character (escape sequences, line ends, bidirectional marks) and every byte
+// that is not UTF-8 by '?'.
 std::string Printable(std::string_view text);
 
 // The same, but line ends stay.
 std::string PrintableLines(std::string_view text);
 
-// The same, but colours ("\x1b[1;31m") stay, too: the last look at what we print, in which we emphasise
-// words.
+// The same, but colours ("\x1b[1;31m") stay, too: for our own output, in which we emphasise words.
 std::string PrintableStyled(std::string_view text);
 
 // With each byte that is not UTF-8 replaced by U+FFFD.

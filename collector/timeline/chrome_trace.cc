@@ -71,6 +71,8 @@ const char* CategoryName(Category category) {
       return "cuda_runtime";
     case Category::kCall:
       return "cpu_op";
+    case Category::kDriverCall:
+      return "cuda_driver";
     case Category::kRange:
     case Category::kMark:
     case Category::kStep:

@@ -23,15 +23,15 @@ uint64_t OutElements(const model::CollectiveRecord& call, std::string_view op, u
 
 }  // namespace
 
-void ProcessTimeline::DescribeCalls(CallTable::Plan& plan, bool first_work, bool whole) {
+void ProcessTimeline::DescribeCalls(model::CallTable::Plan& plan, bool first_work, bool whole) {
   const model::CollectiveRecord& first = plan.calls.front().record;
-  const std::string_view op = definitions_.String(first.op);
+  const std::string& op = definitions_.String(first.op);
   const v1::Communicator* comm = definitions_.FindCommunicator(first.comm);
   const uint64_t ranks = comm == nullptr ? 1 : static_cast<uint64_t>(std::max(comm->ranks(), 1));
   uint64_t in = 0;
   uint64_t out = 0;
   uint64_t bytes = 0;
-  for (const CallTable::Call& call : plan.calls) {
+  for (const model::CallTable::Call& call : plan.calls) {
     const std::string_view each = definitions_.String(call.record.op);
     in += InElements(call.record, each, ranks);
     out += OutElements(call.record, each, ranks);
@@ -50,8 +50,8 @@ void ProcessTimeline::DescribeCalls(CallTable::Plan& plan, bool first_work, bool
   if (comm == nullptr) return;
   Put("Group size", ranks);
   Put("Process Group Name", Keep(analysis::CommName(comm->hash())));
-  Put("Process Group Description",
-      comm->name() != 0 ? definitions_.String(comm->name()) : std::string_view("default_pg"));
+  Put("Process Group Description", comm->name() != 0 ? std::string_view(definitions_.String(comm->name()))
+                                                     : std::string_view("default_pg"));
   if (const auto group = groups_.find(comm->hash()); group != groups_.end())
     Put("Process Group Ranks", std::string_view(group->second));
   if (process_.rank >= 0) Put("Rank", uint64_t{static_cast<uint32_t>(process_.rank)});
@@ -67,24 +67,18 @@ void ProcessTimeline::Show(const model::CollectiveRecord& r) {
   Put("bytes", r.count * r.element_bytes);
   if (r.root >= 0) Put("root", int64_t{r.root});
   if (r.peer >= 0) Put("peer", int64_t{r.peer});
+  if (r.reduction != 0) Put("reduction", definitions_.String(r.reduction));
   if (r.algorithm != 0) Put("algorithm", definitions_.String(r.algorithm));
   if (r.protocol != 0) Put("protocol", definitions_.String(r.protocol));
   if (r.result != 0) Put("result", int64_t{r.result});
-  if (CallTable::Call* call = calls_.Find(r); call != nullptr) {
+  if (model::CallTable::Call* call = calls_.Find(r); call != nullptr) {
     call->shown = true;
     begins_.push_back({FlowKind::kCall, call->flow});
   }
-  const std::string name = "nccl" + std::string(definitions_.String(r.op));
-  const Thread& thread = definitions_.ThreadOf(r.thread);
-  Emit({.category = Category::kCall,
-        .track = {},
-        .start_ns = r.issue_ns,
-        .end_ns = r.return_ns,
-        .name = name,
-        .args = {},
-        .begins = {},
-        .ends = {}},
-       {.kind = TrackKind::kThread, .id = thread.tid}, thread.name);
+  const std::string name = "nccl" + definitions_.String(r.op);
+  const model::Thread& thread = ThreadOf(r.thread);
+  Emit(Category::kCall, r.issue_ns, r.return_ns, name, {.kind = TrackKind::kThread, .id = thread.tid},
+       thread.name);
 }
 
 }  // namespace gpuprobe::timeline

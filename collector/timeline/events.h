@@ -78,6 +78,7 @@ enum class Category : uint8_t {
   kGraph,
   kLaunch,
   kCall,
+  kDriverCall,
   kRange,
   kMark,
   kWait,
@@ -120,7 +121,7 @@ class EventSink {
   virtual void DescribeCounter(const Counter& counter, const std::string& name, Unit unit) = 0;
   virtual void OnEvent(const Event& event) = 0;
   virtual void OnCounter(const Counter& counter, uint64_t time_ns, double value) = 0;
-  // Nothing more fits into the file.
+  // The file has reached its limit.
   virtual bool full() const = 0;
 };
 

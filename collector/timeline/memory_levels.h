@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <map>
 
-#include "collector/model/records.h"
+#include "collector/records/rows.h"
 #include "collector/timeline/events.h"
 
 namespace gpuprobe::timeline {

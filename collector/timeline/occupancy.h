@@ -18,7 +18,7 @@ struct Occupancy {
   double share = 0;          // of the warp slots, 0 to 1; the most that the geometry allows
 };
 
-// Absent where the device's limits are not known, or the geometry is none.
+// Absent where the device's limits are not known, or the geometry is invalid.
 std::optional<Occupancy> OccupancyOf(const v1::KernelSite& site, const Process::Device& device);
 
 }  // namespace gpuprobe::timeline

@@ -32,6 +32,8 @@ const char* NameOf(Category category) {
       return "launch";
     case Category::kCall:
       return "nccl_call";
+    case Category::kDriverCall:
+      return "driver_call";
     case Category::kRange:
       return "range";
     case Category::kMark:

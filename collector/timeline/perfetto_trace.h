@@ -22,7 +22,7 @@ class PerfettoTrace {
   // `out` outlives it. `begin_ns`: about when the trace begins.
   PerfettoTrace(ByteSink& out, uint64_t begin_ns);
 
-  // Bytes of the file, as if all that waits to be compressed were written as it is.
+  // Bytes of the file, counting data that waits to be compressed at its full size.
   uint64_t size() const { return out_.written() + block_.size(); }
   // Appends one encoded TracePacket.
   void Append(const std::string& packet);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
+#include "collector/text/characters.h"
 #include "collector/timeline/collective_words.h"
 
 namespace gpuprobe::timeline {
@@ -51,26 +52,34 @@ const char* WaitName(v1::SyncKind what) {
   }
 }
 
+std::string Triple(uint32_t x, uint32_t y, uint32_t z) { return absl::StrCat("[", x, ", ", y, ", ", z, "]"); }
+
 }  // namespace
 
-ProcessTimeline::ProcessTimeline(const Process& process, const GroupRanks& groups, ProcessClock clock,
-                                 Window window, EventSink& sink)
+ProcessTimeline::ProcessTimeline(const Process& process, const GroupRanks& groups,
+                                 analysis::AlignedClock clock, Window window, EventSink& sink)
     : process_(process),
       groups_(groups),
-      clock_(std::move(clock)),
+      reader_(clock.process(), model::Definitions(text::ValidUtf8)),
+      clock_(clock),
       window_(window),
       sink_(sink),
-      definitions_(process),
       levels_(window, sink),
       occupancy_(sink) {}
 
 absl::Status ProcessTimeline::Add(const v1::Batch& batch) {
-  definitions_.Learn(batch);
+  reader_.Begin(batch);
   if (batch.restated()) return absl::OkStatus();
-  clock_.BeginBatch(batch, device_until_ns_);
-  if (absl::Status s = AddHostRecords(batch); !s.ok()) return s;
-  if (absl::Status s = AddMemoryRecords(batch); !s.ok()) return s;
-  if (absl::Status s = AddDeviceRecords(batch); !s.ok()) return s;
+  const absl::Status status =
+      reader_.Read<model::LaunchRecord, model::RangeRecord, model::CollectiveRecord, model::PlanRecord,
+                   model::SyncRecord, model::DriverCallRecord, model::AllocationRecord,
+                   model::SmallAllocationsRecord, model::AllocatorLevelRecord, model::PoolLevelRecord,
+                   model::KernelRecord, model::CopyRecord, model::MemsetRecord, model::GraphRunRecord>(
+          batch, [this](auto& r) {
+            clock_.AlignTimes(r);
+            On(r);
+          });
+  if (!status.ok()) return status;
   held_.Drain(false,
               [this](const Record& record) { std::visit([this](const auto& r) { Show(r); }, record); });
   return absl::OkStatus();
@@ -78,9 +87,7 @@ absl::Status ProcessTimeline::Add(const v1::Batch& batch) {
 
 void ProcessTimeline::Finish(const std::vector<model::StepRecord>& steps) {
   held_.Drain(true, [this](const Record& record) { std::visit([this](const auto& r) { Show(r); }, record); });
-  launches_.Clear([this](const LaunchTable::Launch& launch) {
-    if (!launch.matched) ShowLaunch(launch, launch.graph != 0 ? kLaunchGraph : kLaunchKernel);
-  });
+  launches_.Clear([this](const model::LaunchTable::Launch& launch) { GiveUp(launch); });
   for (const model::StepRecord& step : steps) ShowStep(step);
   levels_.Finish();
   occupancy_.Finish();
@@ -95,77 +102,59 @@ void ProcessTimeline::Hold(uint64_t start_ns, uint64_t end_ns, uint64_t order, c
   }
 }
 
-template <typename Record, typename Visitor>
-absl::Status ProcessTimeline::Read(const v1::Batch& batch, const Visitor& visit) {
-  return model::ForEachRow<Record>(batch, [&](Record r) {
-    clock_.MoveToLine(0, r);
-    clock_.AlignTimes(r);
-    visit(r);
-  });
+void ProcessTimeline::On(const model::LaunchRecord& r) {
+  launches_.Add({.time_ns = r.time_ns,
+                 .correlation = r.correlation,
+                 .thread = r.thread,
+                 .graph = r.graph,
+                 .owner = r.owner,
+                 .matched = false},
+                [this](const model::LaunchTable::Launch& launch) { GiveUp(launch); });
 }
 
-template <typename T>
-void ProcessTimeline::HoldWork(uint32_t stream, T record) {
-  clock_.MoveToLine(stream, record);
-  device_until_ns_ = std::max(device_until_ns_, record.end_ns);
-  clock_.AlignTimes(record);
-  Hold(record.start_ns, record.end_ns, ++order_, record);
+void ProcessTimeline::On(const model::CollectiveRecord& r) {
+  calls_.Add(r);
+  Hold(r.issue_ns, r.return_ns, ++order_, r);
 }
 
-absl::Status ProcessTimeline::AddHostRecords(const v1::Batch& batch) {
-  absl::Status status = Read<model::LaunchRecord>(batch, [this](const model::LaunchRecord& r) {
-    launches_.Add({.time_ns = r.time_ns,
-                   .correlation = r.correlation,
-                   .thread = r.thread,
-                   .graph = r.graph,
-                   .matched = false},
-                  [this](const LaunchTable::Launch& launch) {
-                    if (!launch.matched) ShowLaunch(launch, launch.graph != 0 ? kLaunchGraph : kLaunchKernel);
-                  });
-  });
-  if (!status.ok()) return status;
-  status = Read<model::PlanRecord>(batch, [this](const model::PlanRecord& r) { calls_.Add(r); });
-  if (!status.ok()) return status;
-  status = Read<model::RangeRecord>(
-      batch, [this](const model::RangeRecord& r) { Hold(r.start_ns, r.end_ns, r.id, r); });
-  if (!status.ok()) return status;
-  status = Read<model::CollectiveRecord>(batch, [this](const model::CollectiveRecord& r) {
-    calls_.Add(r);
-    Hold(r.issue_ns, r.return_ns, ++order_, r);
-  });
-  if (!status.ok()) return status;
-  return Read<model::SyncRecord>(
-      batch, [this](const model::SyncRecord& r) { Hold(r.start_ns, r.end_ns, ++order_, r); });
+void ProcessTimeline::On(const model::KernelRecord& r) {
+  if (definitions_.FindSite(r.site) == nullptr) {
+    ++left_out_;
+  } else {
+    Hold(r.start_ns, r.end_ns, ++order_, r);
+  }
 }
 
-absl::Status ProcessTimeline::AddMemoryRecords(const v1::Batch& batch) {
-  const auto hold = [this](const auto& r) { Hold(r.time_ns, r.time_ns, ++order_, r); };
-  absl::Status status = Read<model::AllocationRecord>(batch, hold);
-  if (!status.ok()) return status;
-  status = Read<model::SmallAllocationsRecord>(
-      batch, [this](const model::SmallAllocationsRecord& r) { Hold(r.highest_ns, r.end_ns, ++order_, r); });
-  if (!status.ok()) return status;
-  status = Read<model::AllocatorLevelRecord>(batch, hold);
-  if (!status.ok()) return status;
-  return Read<model::PoolLevelRecord>(batch, hold);
+void ProcessTimeline::GiveUp(const model::LaunchTable::Launch& launch) {
+  if (!launch.matched) ShowLaunch(launch, launch.graph != 0 ? kLaunchGraph : kLaunchKernel);
 }
 
-absl::Status ProcessTimeline::AddDeviceRecords(const v1::Batch& batch) {
-  absl::Status status = model::ForEachKernel(batch, [this](const model::KernelRecord& r) {
-    const Site* site = definitions_.FindSite(r.site);
-    if (site == nullptr) {
-      ++left_out_;
-    } else {
-      HoldWork(site->geometry.stream(), r);
-    }
-  });
-  if (!status.ok()) return status;
-  const auto hold = [this](const auto& r) { HoldWork(r.stream, r); };
-  status = model::ForEachCopy(batch, hold);
-  if (!status.ok()) return status;
-  status = model::ForEachMemset(batch, hold);
-  if (!status.ok()) return status;
-  return model::ForEachGraphRun(batch, hold);
+std::string ProcessTimeline::StreamName(const Place& place) const {
+  std::string name = absl::StrCat("GPU ", place.device, " stream ", place.stream);
+  const uint32_t given = definitions_.NameOfStream(place.context, place.stream);
+  if (given != 0) name.append(" ").append(definitions_.String(given));
+  return name;
+}
+
+const model::Thread& ProcessTimeline::ThreadOf(uint32_t id) const {
+  static const model::Thread kUnknown;
+  const model::Thread* thread = definitions_.FindThread(id);
+  return thread == nullptr ? kUnknown : *thread;
+}
+
+const ProcessTimeline::SiteWords& ProcessTimeline::WordsOf(const model::Site& site) {
+  const v1::KernelSite& in = site.geometry;
+  const auto [it, added] = sites_.try_emplace(in.id());
+  SiteWords& words = it->second;
+  if (!added) return words;
+  words = {.name = analysis::Demangle(definitions_.String(in.name())),
+           .grid = Triple(in.grid_x(), in.grid_y(), in.grid_z()),
+           .block = Triple(in.block_x(), in.block_y(), in.block_z()),
+           .occupancy = {}};
+  for (const Process::Device& device : process_.devices) {
+    if (device.ordinal == in.device()) words.occupancy = OccupancyOf(in, device);
+  }
+  return words;
 }
 
 bool ProcessTimeline::Wants(uint64_t start_ns, uint64_t end_ns) {
@@ -182,8 +171,16 @@ void ProcessTimeline::Put(std::string_view key, Value value, bool json) {
 
 std::string_view ProcessTimeline::Keep(std::string text) { return text_.emplace_back(std::move(text)); }
 
-void ProcessTimeline::Emit(Event event, TrackKey track, const std::string& track_name) {
-  event.track = track;
+void ProcessTimeline::Emit(Category category, uint64_t start_ns, uint64_t end_ns, std::string_view name,
+                           TrackKey track, const std::string& track_name) {
+  Event event{.category = category,
+              .track = track,
+              .start_ns = start_ns,
+              .end_ns = end_ns,
+              .name = name,
+              .args = args_,
+              .begins = begins_,
+              .ends = ends_};
   if (!IsMoment(event.category)) {
     const Lanes::Form form = track.kind == TrackKind::kThread || track.kind == TrackKind::kRanges
                                  ? Lanes::Form::kNested
@@ -200,15 +197,12 @@ void ProcessTimeline::Emit(Event event, TrackKey track, const std::string& track
                                          ? track_name
                                          : absl::StrCat(track_name, " (", event.track.lane + 1, ")"));
   }
-  event.args = args_;
-  event.begins = begins_;
-  event.ends = ends_;
   sink_.OnEvent(event);
   ++events_;
   last_ns_ = std::max(last_ns_, event.start_ns);
 }
 
-void ProcessTimeline::ShowLaunch(const LaunchTable::Launch& launch, std::string_view what) {
+void ProcessTimeline::ShowLaunch(const model::LaunchTable::Launch& launch, std::string_view what) {
   const std::vector<Arg> args = {{"correlation", launch.correlation, false}};
   const std::vector<Flow> begins = {{FlowKind::kLaunch, launch.correlation}};
   if (!launch.matched && (sink_.full() || !window_.Holds(launch.time_ns))) return;
@@ -216,15 +210,8 @@ void ProcessTimeline::ShowLaunch(const LaunchTable::Launch& launch, std::string_
   std::vector<Arg> work_args = std::exchange(args_, args);
   std::vector<Flow> work_begins = std::exchange(begins_, launch.matched ? begins : std::vector<Flow>{});
   std::vector<Flow> work_ends = std::exchange(ends_, {});
-  const Thread& thread = definitions_.ThreadOf(launch.thread);
-  Emit({.category = Category::kLaunch,
-        .track = {},
-        .start_ns = launch.time_ns,
-        .end_ns = launch.time_ns,
-        .name = what,
-        .args = {},
-        .begins = {},
-        .ends = {}},
+  const model::Thread& thread = ThreadOf(launch.thread);
+  Emit(Category::kLaunch, launch.time_ns, launch.time_ns, what,
        {.kind = TrackKind::kThread, .id = thread.tid}, thread.name);
   args_ = std::move(work_args);
   begins_ = std::move(work_begins);
@@ -238,7 +225,7 @@ void ProcessTimeline::ShowWork(Category category, const Place& place, uint64_t s
   Put("stream", uint64_t{place.stream});
   Put("correlation", place.correlation);
   if (place.graph_node != 0) Put("graph node id", place.graph_node);
-  LaunchTable::Launch* launch = launches_.Find(place.correlation);
+  model::LaunchTable::Launch* launch = launches_.Find(place.correlation);
   if (launch != nullptr && launch->time_ns <= start_ns && !launch->matched) {
     launch->matched = true;
     const Counter counter{.kind = CounterKind::kLaunchDelay, .device = place.device, .part = 0};
@@ -249,49 +236,46 @@ void ProcessTimeline::ShowWork(Category category, const Place& place, uint64_t s
     ends_.push_back({FlowKind::kLaunch, place.correlation});
     Put("launch delay (ns)", start_ns - launch->time_ns);
   }
-  Emit({.category = category,
-        .track = {},
-        .start_ns = start_ns,
-        .end_ns = end_ns,
-        .name = name,
-        .args = {},
-        .begins = {},
-        .ends = {}},
-       {.kind = TrackKind::kStream, .id = place.device, .stream = place.stream},
-       definitions_.StreamName(place.device, place.context, place.stream));
+  Emit(category, start_ns, end_ns, name,
+       {.kind = TrackKind::kStream, .id = place.device, .stream = place.stream}, StreamName(place));
 }
 
-void ProcessTimeline::DescribeGeometry(const Site& site) {
-  Put("grid", std::string_view(site.grid), true);
-  Put("block", std::string_view(site.block), true);
+void ProcessTimeline::DescribeGeometry(const model::Site& site, const SiteWords& words) {
+  Put("grid", std::string_view(words.grid), true);
+  Put("block", std::string_view(words.block), true);
   Put("shared memory", uint64_t{site.geometry.static_shared_bytes()} + site.geometry.dynamic_shared_bytes());
   Put("registers per thread", uint64_t{site.geometry.registers_per_thread()});
-  if (!site.occupancy.has_value()) return;
-  Put("blocks per SM", site.occupancy->blocks_per_sm);
-  Put("warps per SM", site.occupancy->warps_per_sm);
-  Put("est. achieved occupancy %", 100 * site.occupancy->share);
+  if (!words.occupancy.has_value()) return;
+  Put("blocks per SM", words.occupancy->blocks_per_sm);
+  Put("warps per SM", words.occupancy->warps_per_sm);
+  Put("est. achieved occupancy %", 100 * words.occupancy->share);
 }
 
 void ProcessTimeline::Show(const model::KernelRecord& r) {
   if (!Wants(r.start_ns, r.end_ns)) return;
-  const Site& site = *definitions_.FindSite(r.site);
-  DescribeGeometry(site);
-  CallTable::Plan* plan = calls_.PlanOfWork(r.correlation, r.graph_node);
+  const model::Site& site = *definitions_.FindSite(r.site);
+  const SiteWords& words = WordsOf(site);
+  DescribeGeometry(site, words);
+  const model::LaunchTable::Launch* launch = launches_.Find(r.correlation);
+  const auto [nature, plan] =
+      calls_.Resolve(r, site.nature, definitions_.names_are_uncertain(),
+                     launch == nullptr ? uint32_t{v1::KERNEL_OWNER_NOT_SAID} : launch->owner);
+  const bool nccl = nature == model::KernelNature::kNccl;
   if (plan != nullptr) {
     DescribeCalls(*plan, !plan->ran && !plan->captured, true);
     plan->ran = true;
-  } else if (!site.collective.empty()) {
-    Put("Collective name", CollectiveName(site.collective));
+  } else if (nccl && !site.operation.empty()) {
+    Put("Collective name", CollectiveName(site.operation));
   }
-  if (site.occupancy.has_value())
-    occupancy_.Add(site.geometry.device(), r.start_ns, r.end_ns, site.occupancy->share);
-  ShowWork(site.collective.empty() && plan == nullptr ? Category::kKernel : Category::kCollectiveKernel,
+  if (words.occupancy.has_value())
+    occupancy_.Add(site.geometry.device(), r.start_ns, r.end_ns, words.occupancy->share);
+  ShowWork(nccl ? Category::kCollectiveKernel : Category::kKernel,
            {.device = site.geometry.device(),
             .context = site.geometry.context(),
             .stream = site.geometry.stream(),
             .correlation = r.correlation,
             .graph_node = r.graph_node},
-           r.start_ns, r.end_ns, site.name, kLaunchKernel);
+           r.start_ns, r.end_ns, words.name, kLaunchKernel);
 }
 
 void ProcessTimeline::Show(const model::CopyRecord& r) {
@@ -299,7 +283,7 @@ void ProcessTimeline::Show(const model::CopyRecord& r) {
   Put("bytes", r.bytes);
   if (r.end_ns > r.start_ns)
     Put("memory bandwidth (GB/s)", static_cast<double>(r.bytes) / static_cast<double>(r.end_ns - r.start_ns));
-  CallTable::Plan* plan = calls_.PlanOfWork(r.correlation, r.graph_node);
+  model::CallTable::Plan* plan = calls_.PlanOfWork(r.correlation, r.graph_node);
   if (plan != nullptr) {
     DescribeCalls(*plan, !plan->ran && !plan->captured, false);
     plan->ran = true;
@@ -345,15 +329,16 @@ void ProcessTimeline::Show(const model::SyncRecord& r) {
   if (!Wants(r.start_ns, r.end_ns)) return;
   Put("wait_on_stream", uint64_t{r.stream});
   Put("correlation", r.correlation);
-  Emit({.category = Category::kWait,
-        .track = {},
-        .start_ns = r.start_ns,
-        .end_ns = r.end_ns,
-        .name = WaitName(r.what),
-        .args = {},
-        .begins = {},
-        .ends = {}},
-       {.kind = TrackKind::kWaits}, "waits for the device");
+  Emit(Category::kWait, r.start_ns, r.end_ns, WaitName(r.what), {.kind = TrackKind::kWaits},
+       "waits for the device");
+}
+
+void ProcessTimeline::Show(const model::DriverCallRecord& r) {
+  if (!Wants(r.start_ns, r.end_ns)) return;
+  if (r.result != 0) Put("result", int64_t{r.result});
+  const model::Thread& thread = ThreadOf(r.thread);
+  Emit(Category::kDriverCall, r.start_ns, r.end_ns, definitions_.String(r.function),
+       {.kind = TrackKind::kThread, .id = thread.tid}, thread.name);
 }
 
 void ProcessTimeline::Show(const model::RangeRecord& r) {
@@ -361,16 +346,9 @@ void ProcessTimeline::Show(const model::RangeRecord& r) {
   if (r.domain != 0) Put("domain", definitions_.String(r.domain));
   if (r.unclosed) Put("unclosed", uint64_t{1});
   const bool process_wide = r.kind == v1::RANGE_KIND_START_END;
-  const Thread& thread = definitions_.ThreadOf(r.thread);
+  const model::Thread& thread = ThreadOf(r.thread);
   const Category category = r.kind == v1::RANGE_KIND_MARK ? Category::kMark : Category::kRange;
-  Emit({.category = category,
-        .track = {},
-        .start_ns = r.start_ns,
-        .end_ns = r.end_ns,
-        .name = definitions_.String(r.name),
-        .args = {},
-        .begins = {},
-        .ends = {}},
+  Emit(category, r.start_ns, r.end_ns, definitions_.String(r.name),
        process_wide ? TrackKey{.kind = TrackKind::kRanges}
                     : TrackKey{.kind = TrackKind::kThread, .id = thread.tid},
        process_wide ? "ranges" : thread.name);
@@ -388,15 +366,7 @@ void ProcessTimeline::ShowStep(const model::StepRecord& step) {
   if (step.warmup) Put("warm-up", uint64_t{1});
   if (step.incomplete) Put("records lost", uint64_t{step.lost});
   const std::string name = absl::StrCat("step ", step.index);
-  Emit({.category = Category::kStep,
-        .track = {},
-        .start_ns = start_ns,
-        .end_ns = end_ns,
-        .name = name,
-        .args = {},
-        .begins = {},
-        .ends = {}},
-       {.kind = TrackKind::kSteps}, "steps");
+  Emit(Category::kStep, start_ns, end_ns, name, {.kind = TrackKind::kSteps}, "steps");
 }
 
 }  // namespace gpuprobe::timeline

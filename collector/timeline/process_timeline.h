@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,16 +16,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "collector/model/records.h"
+#include "collector/analysis/trust/clock_alignment.h"
 #include "collector/model/steps/step_record.h"
-#include "collector/timeline/call_table.h"
-#include "collector/timeline/definitions.h"
+#include "collector/records/call_table.h"
+#include "collector/records/launch_table.h"
+#include "collector/records/log_reader.h"
+#include "collector/records/rows.h"
 #include "collector/timeline/events.h"
 #include "collector/timeline/lanes.h"
-#include "collector/timeline/launch_table.h"
 #include "collector/timeline/memory_levels.h"
+#include "collector/timeline/occupancy.h"
 #include "collector/timeline/occupancy_level.h"
-#include "collector/timeline/process_clock.h"
 #include "collector/timeline/reorder_window.h"
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -39,8 +41,8 @@ class ProcessTimeline {
   static constexpr size_t kReordered = 65536;
 
   // `process`, `groups` and `sink` outlive it.
-  ProcessTimeline(const Process& process, const GroupRanks& groups, ProcessClock clock, Window window,
-                  EventSink& sink);
+  ProcessTimeline(const Process& process, const GroupRanks& groups, analysis::AlignedClock clock,
+                  Window window, EventSink& sink);
 
   // InvalidArgument when the batch contradicts the schema; what came before in it may have been taken.
   absl::Status Add(const v1::Batch& batch);
@@ -56,9 +58,17 @@ class ProcessTimeline {
  private:
   using Record =
       std::variant<model::KernelRecord, model::CopyRecord, model::MemsetRecord, model::GraphRunRecord,
-                   model::SyncRecord, model::RangeRecord, model::CollectiveRecord, model::AllocationRecord,
-                   model::SmallAllocationsRecord, model::AllocatorLevelRecord, model::PoolLevelRecord>;
+                   model::SyncRecord, model::DriverCallRecord, model::RangeRecord, model::CollectiveRecord,
+                   model::AllocationRecord, model::SmallAllocationsRecord, model::AllocatorLevelRecord,
+                   model::PoolLevelRecord>;
 
+  // How a kernel's site is shown.
+  struct SiteWords {
+    std::string name;  // demangled
+    std::string grid;  // "[128, 1, 1]"
+    std::string block;
+    std::optional<Occupancy> occupancy;
+  };
   // Where a piece of device work ran, and for which launch.
   struct Place {
     uint32_t device;
@@ -68,16 +78,29 @@ class ProcessTimeline {
     uint64_t graph_node;
   };
 
-  absl::Status AddHostRecords(const v1::Batch& batch);
-  absl::Status AddMemoryRecords(const v1::Batch& batch);
-  absl::Status AddDeviceRecords(const v1::Batch& batch);
   template <typename T>
   void Hold(uint64_t start_ns, uint64_t end_ns, uint64_t order, const T& record);
-  // Hands each row of a batch to visit(record), with its times on the reference rank's clock.
-  template <typename Record, typename Visitor>
-  absl::Status Read(const v1::Batch& batch, const Visitor& visit);
+  // Records as they are read, with times on the reference rank's clock.
+  void On(const model::LaunchRecord& r);
+  void On(const model::PlanRecord& r) { calls_.Add(r); }
+  void On(const model::CollectiveRecord& r);
+  void On(const model::RangeRecord& r) { Hold(r.start_ns, r.end_ns, r.id, r); }
+  void On(const model::SmallAllocationsRecord& r) { Hold(r.highest_ns, r.end_ns, ++order_, r); }
+  void On(const model::KernelRecord& r);
   template <typename T>
-  void HoldWork(uint32_t stream, T record);
+  void On(const T& r) {
+    if constexpr (requires { r.start_ns; }) {
+      Hold(r.start_ns, r.end_ns, ++order_, r);
+    } else {
+      Hold(r.time_ns, r.time_ns, ++order_, r);
+    }
+  }
+  // A launch of which no work was seen.
+  void GiveUp(const model::LaunchTable::Launch& launch);
+  // "GPU 0 stream 7", with the program's name for it.
+  std::string StreamName(const Place& place) const;
+  const model::Thread& ThreadOf(uint32_t id) const;
+  const SiteWords& WordsOf(const model::Site& site);
 
   // Records as they come out of the window, with times on the reference rank's clock.
   void Show(const model::KernelRecord& r);
@@ -85,6 +108,7 @@ class ProcessTimeline {
   void Show(const model::MemsetRecord& r);
   void Show(const model::GraphRunRecord& r);
   void Show(const model::SyncRecord& r);
+  void Show(const model::DriverCallRecord& r);
   void Show(const model::RangeRecord& r);
   void Show(const model::CollectiveRecord& r);
   template <typename T>
@@ -92,14 +116,16 @@ class ProcessTimeline {
     levels_.Apply(level);
   }
   void ShowStep(const model::StepRecord& step);
-  void ShowLaunch(const LaunchTable::Launch& launch, std::string_view what);
+  void ShowLaunch(const model::LaunchTable::Launch& launch, std::string_view what);
 
   // Work of the device: adds what all kinds have in common, and the arrow from its launch.
   void ShowWork(Category category, const Place& place, uint64_t start_ns, uint64_t end_ns,
                 std::string_view name, std::string_view launched_by);
-  void DescribeCalls(CallTable::Plan& plan, bool first_work, bool whole);
-  void DescribeGeometry(const Site& site);
-  void Emit(Event event, TrackKey track, const std::string& track_name);
+  void DescribeCalls(model::CallTable::Plan& plan, bool first_work, bool whole);
+  void DescribeGeometry(const model::Site& site, const SiteWords& words);
+  // With the arguments and arrows that were put.
+  void Emit(Category category, uint64_t start_ns, uint64_t end_ns, std::string_view name, TrackKey track,
+            const std::string& track_name);
   bool Wants(uint64_t start_ns, uint64_t end_ns);
   void Put(std::string_view key, Value value, bool json = false);
   // For text that is made for this event.
@@ -107,17 +133,18 @@ class ProcessTimeline {
 
   const Process& process_;
   const GroupRanks& groups_;
-  ProcessClock clock_;
+  model::LogReader reader_;
+  analysis::AlignedClock clock_;
   Window window_;
   EventSink& sink_;
-  Definitions definitions_;
-  CallTable calls_;
-  LaunchTable launches_{4 * kReordered};
+  const model::Definitions& definitions_ = reader_.definitions();
+  std::map<uint32_t, SiteWords> sites_;  // that were shown, by KernelSite
+  model::CallTable calls_;
+  model::LaunchTable launches_{4 * kReordered};
   MemoryLevels levels_;
   OccupancyLevel occupancy_;
   ReorderWindow<Record> held_{kReordered};
   uint64_t order_ = 0;
-  uint64_t device_until_ns_ = 0;
   std::map<TrackKey, Lanes> lanes_;  // by track, lane 0
   std::set<TrackKey> described_;
   std::set<Counter> described_counters_;

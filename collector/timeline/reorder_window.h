@@ -1,8 +1,7 @@
 // Hands out records in the order in which they start, although they come only nearly in that order.
 //
-// The last `size` records are held back; what starts earlier than something that was already handed out comes
-// late. Where records start together, longer ones come first, so that an enclosing range precedes what is in
-// it.
+// The last `size` records are held back; a record that starts before one already handed out comes late. Where
+// records start together, longer ones come first, so that an enclosing range precedes what is in it.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +31,7 @@ class ReorderWindow {
     keys_.push_back({start_ns, end_ns, order, slot});
   }
 
-  // Calls visit(record) for what no longer has to wait; `all`: for everything.
+  // Calls visit(record) for records that need not wait any more; `all`: for all records.
   template <typename Visit>
   void Drain(bool all, Visit&& visit) {
     if (!all && keys_.size() < 2 * size_) return;

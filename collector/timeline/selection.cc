@@ -1,7 +1,7 @@
 #include "collector/timeline/selection.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <set>
 
 #include "absl/strings/numbers.h"
@@ -51,34 +51,6 @@ std::optional<uint64_t> StepAt(const std::vector<AlignedStep>& steps, uint64_t t
   return std::nullopt;
 }
 
-// When some rank's memory was at its highest.
-std::optional<uint64_t> MemoryPeak(const analysis::Report& report) {
-  std::optional<uint64_t> at_ns;
-  uint64_t most = 0;
-  for (const analysis::RankReport& rank : report.ranks) {
-    for (const analysis::DeviceMemoryReport& device : rank.device_memory) {
-      if (device.high_water_bytes <= most) continue;
-      most = device.high_water_bytes;
-      at_ns = device.high_water_at_ns;
-    }
-  }
-  return at_ns;
-}
-
-Moment StragglerMoment(const analysis::Report& report) {
-  Moment moment;
-  if (report.stragglers.empty()) return moment;
-  const analysis::Straggler& worst = report.stragglers.front();
-  if (worst.stretch.has_value()) {
-    moment.step = (worst.stretch->first + worst.stretch->second) / 2;
-  } else if (worst.since_step.has_value()) {
-    moment.step = worst.since_step;
-  } else if (worst.caused.steps_blamed > 0) {
-    moment.step = worst.caused.last_blamed_step;
-  }
-  return moment;
-}
-
 }  // namespace
 
 absl::StatusOr<StepSpan> ParseSteps(const std::string& text) {
@@ -123,38 +95,7 @@ absl::StatusOr<Window> WindowOfSteps(const std::vector<AlignedStep>& steps, Step
   return absl::NotFoundError(absl::StrCat("no such step; this run has steps 0 to ", LastIndex(steps)));
 }
 
-Moment MomentOf(std::string_view finding, const analysis::Report& report) {
-  Moment moment;
-  if (finding.starts_with("hang-") && !report.hangs.empty()) {
-    moment.time_ns = report.hangs.front().since_ns;
-  } else if (finding == "hang-over" && !report.past_hangs.empty()) {
-    moment.time_ns = report.past_hangs.front().since_ns;
-  } else if (finding == "long-steps" && report.long_steps.has_value() && !report.long_steps->steps.empty()) {
-    const auto& steps = report.long_steps->steps;
-    moment.step = std::max_element(steps.begin(), steps.end(), [](const auto& a, const auto& b) {
-                    return a.time_ns < b.time_ns;
-                  })->step;
-  } else if (finding.starts_with("straggler-")) {
-    return StragglerMoment(report);
-  } else if (finding == "slow-network" && report.communication.network.has_value() &&
-             report.communication.network->slow.has_value()) {
-    moment.step = report.communication.network->slow->since_step;
-  } else if (finding == "memory-leak" || finding == "memory-pressure" || finding == "fragmentation" ||
-             finding == "pool-footprint") {
-    moment.time_ns = MemoryPeak(report);
-  }
-  for (const analysis::RankReport& rank : report.ranks) {
-    if (moment.time_ns.has_value()) break;
-    if ((finding == "out-of-memory" || finding == "allocation-failed") && !rank.out_of_memory.empty())
-      moment.time_ns = rank.out_of_memory.back().time_ns;
-    if (finding == "rank-died" && rank.end.has_value()) moment.time_ns = rank.end->since_ns;
-    if (finding == "rank-cut-off" && rank.cut_off) moment.time_ns = rank.start_ns + rank.duration_ns;
-    if (finding == "rank-stopped" && !rank.stops.empty()) moment.time_ns = rank.stops.front().halt.since_ns;
-  }
-  return moment;
-}
-
-absl::StatusOr<Window> WindowOfMoment(const Moment& moment, const std::vector<AlignedStep>& steps,
+absl::StatusOr<Window> WindowOfMoment(const analysis::Moment& moment, const std::vector<AlignedStep>& steps,
                                       std::string& what) {
   std::optional<uint64_t> step = moment.step;
   if (!step.has_value() && moment.time_ns.has_value()) {

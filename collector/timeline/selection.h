@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/finding_rules.h"
 #include "collector/timeline/memory_levels.h"
 
 namespace gpuprobe::timeline {
@@ -35,15 +33,9 @@ struct AlignedStep {
 // them.
 absl::StatusOr<Window> WindowOfSteps(const std::vector<AlignedStep>& steps, StepSpan span);
 
-// What a finding is about: a step, a moment, or nothing more special than any other step.
-struct Moment {
-  std::optional<uint64_t> step;
-  std::optional<uint64_t> time_ns;
-};
-Moment MomentOf(std::string_view finding, const analysis::Report& report);
 // The step of that moment and the ones before and after it; where there are no steps, a second before and
 // after. `what`: says which.
-absl::StatusOr<Window> WindowOfMoment(const Moment& moment, const std::vector<AlignedStep>& steps,
+absl::StatusOr<Window> WindowOfMoment(const analysis::Moment& moment, const std::vector<AlignedStep>& steps,
                                       std::string& what);
 
 }  // namespace gpuprobe::timeline

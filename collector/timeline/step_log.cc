@@ -6,7 +6,7 @@ namespace gpuprobe::timeline {
 
 namespace {
 
-// Brings `steps` up to date with the model's last ones, which may have been judged anew.
+// Brings `steps` up to date with the model's last ones, which may have been re-evaluated.
 void Renew(const model::StepTracker& tracker, std::vector<model::StepRecord>& steps) {
   const auto& recent = tracker.steps();
   if (recent.empty()) return;
@@ -14,15 +14,12 @@ void Renew(const model::StepTracker& tracker, std::vector<model::StepRecord>& st
   steps.insert(steps.end(), recent.begin(), recent.end());
 }
 
-}  // namespace
-
-void StepLog::Watch(const model::ProcessModel& process) {
-  const auto& recent = process.steps().steps();
-  if (recent.empty()) return;
-  std::vector<model::StepRecord>& steps = watched_[&process];
+// Adds what is new.
+void Extend(const model::StepTracker& tracker, std::vector<model::StepRecord>& steps) {
+  const auto& recent = tracker.steps();
   if (!steps.empty() && steps.back().index >= recent.back().index) return;
   // The model decides what the first steps were waiting for, and which are warm-up, when it has seen more.
-  if (recent.front().index == 0) return Renew(process.steps(), steps);
+  if (recent.front().index == 0) return Renew(tracker, steps);
   const auto is_new = [&](const model::StepRecord& step) {
     return steps.empty() || step.index > steps.back().index;
   };
@@ -30,24 +27,32 @@ void StepLog::Watch(const model::ProcessModel& process) {
   steps.insert(steps.end(), first_new, recent.end());
 }
 
+}  // namespace
+
+void StepLog::Watch(const model::ProcessModel& process) {
+  for (size_t place = 0; place < process.device_steps().size(); ++place) {
+    const model::StepTracker& tracker = process.device_steps().At(place).steps;
+    if (!tracker.steps().empty()) Extend(tracker, watched_[{&process, place}]);
+  }
+}
+
 void StepLog::Finish(const model::JobModel& job) {
-  const auto& processes = job.processes();
-  steps_.assign(processes.size(), {});
-  for (uint32_t i = 0; i < processes.size(); ++i) {
-    const model::ProcessModel& process = *processes[i];
-    std::vector<model::StepRecord>& steps = steps_[i] = std::move(watched_[&process]);
-    Renew(process.steps(), steps);
+  steps_.assign(job.members().size(), {});
+  for (const model::Member& member : job.members()) {
+    std::vector<model::StepRecord>& steps = steps_[member.number] =
+        std::move(watched_[{member.process, member.place}]);
+    Renew(member.steps(), steps);
     for (model::StepRecord& step : steps) {
-      step.warmup = step.index < process.steps().warmup_count();
-      step.index += static_cast<uint64_t>(job.comparison().alignment().Behind(i, step.index));
+      step.warmup = step.index < member.steps().warmup_count();
+      step.index += static_cast<uint64_t>(job.comparison().alignment().Behind(member.number, step.index));
     }
   }
   watched_.clear();
 }
 
-const std::vector<model::StepRecord>& StepLog::Of(uint32_t index) const {
+const std::vector<model::StepRecord>& StepLog::Of(uint32_t member) const {
   static const std::vector<model::StepRecord> kNone;
-  return index < steps_.size() ? steps_[index] : kNone;
+  return member < steps_.size() ? steps_[member] : kNone;
 }
 
 }  // namespace gpuprobe::timeline

@@ -34,7 +34,7 @@ char* Write(const Variable& variable, char* text) noexcept {
 
 struct AuxiliaryVector {
   const void* start;
-  size_t bytes;  // with the entry that ends it
+  size_t bytes;  // including the terminating entry
 };
 
 AuxiliaryVector FindAuxiliaryVector(const void* start) noexcept {
@@ -94,10 +94,6 @@ char* AnsweringGetenv(const char* name) noexcept {
     if (std::strcmp(known, name) == 0) return const_cast<char*>(answer.value);
   }
   return nullptr;
-}
-
-void ForgetAnswersForTest() noexcept {
-  for (Answer& answer : answers) answer.name.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace gpuprobe::injector

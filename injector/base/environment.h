@@ -1,11 +1,11 @@
 // The variables by which CUDA, NVTX and NCCL find this library, without changing an environment in use.
 //
 // `environ` belongs to the program. Perl reallocates the array, other programs free it, keep a pointer to it
-// or edit it in place, and each of them breaks if somebody else's array stands there. So variables reach
-// libraries in two ways:
+// or edit it in place, and each of these breaks if we replace the array. So variables reach libraries in two
+// ways:
 // - Before main, while `environ` is still the array that the kernel made: a longer copy takes its place.
-//   Whoever comes later starts from that copy, as from the kernel's: main gets it as its third argument, and
-//   the auxiliary vector follows it, which some programs look for there.
+//   Everything that runs later starts from that copy: main gets it as its third argument, and the auxiliary
+//   vector, which some programs look for behind the array, follows it.
 // - Afterwards: the answer to getenv. Patched slots (injector/capture/nccl/patching.cc) call AnsweringGetenv,
 //   which asks the program's getenv first. The array, and what children inherit, stay as they are.
 //
@@ -32,7 +32,5 @@ bool AnswerVariable(const char* name, const char* value) noexcept;
 
 // What the program's own getenv returns, else the answer.
 char* AnsweringGetenv(const char* name) noexcept;
-
-void ForgetAnswersForTest() noexcept;
 
 }  // namespace gpuprobe::injector

@@ -39,7 +39,7 @@ class FlatMap {
     return entry.used ? &entry.value : nullptr;
   }
 
-  // The entry of `key`, made if it is new. Pointers into the table end with the next Insert or Erase.
+  // The entry of `key`, inserted if it is new. The next Insert or Erase invalidates pointers into the table.
   Value* Insert(uint64_t key, const Value& value) noexcept {
     if (size_ >= limit_ && Find(key) == nullptr) return nullptr;
     if ((size_ + 1) * 4 > capacity_ * 3 && !Grow()) return nullptr;
@@ -58,7 +58,7 @@ class FlatMap {
     size_t hole = Locate(key);
     Entry* table = entries();
     if (!table[hole].used) return false;
-    // Close the gap: every entry behind it that may move back does.
+    // Close the gap: move back every following entry that may move.
     size_t next = hole;
     for (;;) {
       next = (next + 1) & (capacity_ - 1);

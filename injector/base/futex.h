@@ -1,7 +1,8 @@
 // Waits for a word of memory to change, with a time limit: between our own threads, and for them at exit.
 //
-// Limits are the kernel's time. The C library's clock may be another one that was preloaded, and stand still.
-// Thread: any. Allocation: none. Failure: the wait ends early or at its limit; the word says which.
+// Time limits use the kernel's clock, because a preloaded library may replace the C library's by one that
+// stands still. Thread: any. Allocation: none. Failure: the wait ends early or at its limit; the word says
+// which.
 #pragma once
 
 #include <linux/futex.h>

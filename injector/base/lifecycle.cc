@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "injector/base/loaded_objects.h"
+
 namespace gpuprobe::injector {
 
 static_assert(static_cast<int32_t>(LifecycleState::kOff) == 0);
@@ -36,6 +38,7 @@ bool Allowed(LifecycleState from, LifecycleState to) noexcept {
 
 // Runs in the child, between fork() and its return: only stores.
 void MarkChild() noexcept {
+  AfterForkInChild();
   forked_child.store(true, std::memory_order_relaxed);
   CloseLifecycle();
 }
@@ -57,8 +60,8 @@ bool WatchForks() noexcept {
   if (watched.load(std::memory_order_relaxed)) return true;
   lifecycle_page.original.store(1, std::memory_order_relaxed);
   watched_process.store(ProcessId(), std::memory_order_relaxed);
-  const bool wiped = madvise(&lifecycle_page, sizeof(lifecycle_page), MADV_WIPEONFORK) == 0;
-  if (!wiped && pthread_atfork(nullptr, nullptr, MarkChild) != 0) return false;
+  madvise(&lifecycle_page, sizeof(lifecycle_page), MADV_WIPEONFORK);
+  if (pthread_atfork(BeforeFork, AfterForkInParent, MarkChild) != 0) return false;
   watched.store(true, std::memory_order_release);
   return true;
 }
@@ -71,10 +74,6 @@ bool InForkedChild() noexcept {
 
 bool InWatchedProcess() noexcept {
   return !InForkedChild() && watched_process.load(std::memory_order_relaxed) == ProcessId();
-}
-
-void ResetLifecycleForTest() noexcept {
-  lifecycle_page.state.store(static_cast<int32_t>(LifecycleState::kOff), std::memory_order_release);
 }
 
 }  // namespace gpuprobe::injector

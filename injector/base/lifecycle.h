@@ -18,9 +18,9 @@ enum class LifecycleState : int32_t {
   kClosed,    // for good: exit, collector gone, or a forked child
 };
 
-// A page of its own, because the kernel can be told to hand an empty one to every child that gets a copy of
-// our memory, however it was made: fork(), _Fork(), clone(). There the state reads Off, which lets nothing
-// in, and it costs the guard no look at the process id.
+// A page of its own: the kernel zeroes it (MADV_WIPEONFORK) in every child that copies our memory, whether by
+// fork(), _Fork() or clone(). A zero page reads as Off, so the guard admits nothing there and need not
+// compare process ids.
 struct alignas(4096) LifecyclePage {
   std::atomic<int32_t> state{0};     // LifecycleState
   std::atomic<int32_t> original{0};  // 1 where WatchForks was called, 0 in the children
@@ -35,22 +35,20 @@ inline LifecycleState CurrentLifecycle() noexcept {
 // comment allows.
 bool Transition(LifecycleState from, LifecycleState to) noexcept;
 
-// Whatever the state was, nothing is let in any more. Idempotent.
+// Closes from any state: the guard admits nothing any more. Idempotent.
 void CloseLifecycle() noexcept;
 
 // From here on a child that has a copy of our memory, and none of our threads, is closed for good and never
-// sends. On kernels before 4.14 that is a fork handler, which _Fork() and clone() pass by. False when there
-// is not even memory for the handler; the caller then stays Off.
+// sends, and fork() waits for our threads to leave the linker's list (loaded_objects.h). On kernels before
+// 4.14 a fork handler closes the child, which _Fork() and clone() bypass. False when there is not even memory
+// for the handlers; the caller then stays Off.
 bool WatchForks() noexcept;
 
 // True in a process that was forked from one where the probe ran.
 bool InForkedChild() noexcept;
 
-// False in any child, also in one that shares our memory (vfork, clone): what is done at exit is the
-// parent's. Asks the kernel.
+// False in any child, even one that shares our memory (vfork, clone): work at exit is left to the parent.
+// Makes a system call.
 bool InWatchedProcess() noexcept;
-
-// Back to Off, for unit tests, which run many lives in one process.
-void ResetLifecycleForTest() noexcept;
 
 }  // namespace gpuprobe::injector

@@ -1,7 +1,7 @@
 // A scoped pthread mutex: std::mutex without the run-time library that its errors need.
 //
-// Whoever holds a mutex on which InheritPriority was called runs at the priority of the thread that waits for
-// it: CUPTI may complete a buffer on a real-time thread of the program's while ours has the lock.
+// If InheritPriority was called on a mutex, its holder runs at the priority of the thread that waits for it:
+// CUPTI may complete a buffer on one of the program's real-time threads while our thread has the lock.
 //
 // Thread: never on an application thread that waits for us, except in the rare case that CUPTI completes a
 // buffer there. Code under such a lock never calls CUPTI, CUDA or the loader.

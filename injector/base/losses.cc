@@ -23,8 +23,4 @@ uint64_t LossCount(wire::LossReason reason) noexcept {
   return Counter(reason).load(std::memory_order_relaxed);
 }
 
-void ResetLossesForTest() noexcept {
-  for (auto& count : counts) count.store(0, std::memory_order_relaxed);
-}
-
 }  // namespace gpuprobe::injector

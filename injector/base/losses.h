@@ -18,6 +18,4 @@ void CountLoss(wire::LossReason reason, uint64_t records = 1) noexcept;
 // Records lost for `reason` since the process started.
 uint64_t LossCount(wire::LossReason reason) noexcept;
 
-void ResetLossesForTest() noexcept;
-
 }  // namespace gpuprobe::injector

@@ -11,8 +11,8 @@
 
 namespace gpuprobe::injector {
 
-// In a program that locks what it maps (mlockall), the kernel provides all pages of a new mapping at once:
-// not of one that cannot be accessed yet, and not when it is no longer locked.
+// Under mlockall the kernel populates a new mapping at once, unless it is inaccessible or unlocked. So we map
+// it inaccessible, unlock it, and then allow access.
 inline void* MapMemory(size_t bytes) noexcept {
   void* memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;

@@ -19,8 +19,8 @@ constexpr uintptr_t kPage = 4096;  // or a multiple of it: nothing ends in the m
 
 constinit std::atomic<bool> copies_refused{false};
 
-// Whether the page of `address` can be read: the kernel compares a word of it with a value before it would
-// move threads that wait there, and is to move none.
+// Whether the page of `address` can be read: a futex requeue of no threads, for which the kernel first
+// compares a word of the page with a value.
 ReadResult LookAtPage(uintptr_t address) noexcept {
   uint32_t other = 0;
   const uintptr_t word = address & ~(sizeof(uint32_t) - 1);
@@ -90,7 +90,5 @@ size_t ReadText(const char* from, char* to, size_t capacity) noexcept {
   const ptrdiff_t length = CopyText(from, to, capacity);
   return length < 0 ? 0 : static_cast<size_t>(length);
 }
-
-void RefuseCopiesForTest(bool refuse) noexcept { copies_refused.store(refuse, std::memory_order_relaxed); }
 
 }  // namespace gpuprobe::injector

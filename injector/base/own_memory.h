@@ -1,9 +1,9 @@
 // Reads memory of this process that may not be there, without a fault.
 //
 // The kernel copies it (process_vm_readv). Where a sandbox refuses that, the kernel only says whether a page
-// can be read (by a futex call that compares a word of it), and we read it then: what remains is another
-// thread that unmaps the page in between. Thread: any. Allocation: none. Failure: says so. Leaves errno as it
-// was.
+// can be read (by a futex call that compares a word of it), and we read it then: the remaining risk is
+// another thread that unmaps the page in between. Thread: any. Allocation: none. Failure: says so. Leaves
+// errno as it was.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,5 @@ ptrdiff_t CopyText(const wchar_t* from, wchar_t* to, size_t capacity) noexcept;
 
 // The same; 0 also when it cannot be read, or is null.
 size_t ReadText(const char* from, char* to, size_t capacity) noexcept;
-
-// The kernel refuses to copy from now on, as far as this process is concerned.
-void RefuseCopiesForTest(bool refuse) noexcept;
 
 }  // namespace gpuprobe::injector

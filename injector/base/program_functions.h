@@ -1,4 +1,4 @@
-// The two functions that must be the program's own, whatever it has in place of the C library's.
+// The two functions for which the program's own replacements must be called, if it has any: getenv and free.
 //
 // All other imports of this library are bound to the C library itself (bind_to_libc.cc), so that a program's
 // own function named `send` or `poll` is never called for it. But the answer to getenv is the program's to

@@ -48,9 +48,6 @@ class Settings {
   };
   int rejected() const noexcept { return rejected_; }
   const Rejected& rejected(int i) const noexcept { return rejections_[i]; }
-  std::string_view first_rejected() const noexcept {
-    return rejected_ > 0 ? settings::kSettings[rejections_[0].index].name : std::string_view();
-  }
   // GPUPROBE_* names that the table does not have, and the first of them.
   int unknown() const noexcept { return unknown_; }
   std::string_view first_unknown() const noexcept { return {first_unknown_, first_unknown_size_}; }

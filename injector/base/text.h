@@ -1,7 +1,7 @@
 // Builds text in a fixed buffer: paths, and the lines that the probe may print.
 //
-// snprintf takes the locale's locks, and std::string uses the program's allocator. Thread: any. Allocation:
-// none. Failure: text is cut.
+// It replaces snprintf, which takes the locale's locks, and std::string, which uses the program's allocator.
+// Thread: any. Allocation: none. Failure: text is cut.
 #pragma once
 
 #include <cstddef>

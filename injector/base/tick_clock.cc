@@ -51,7 +51,7 @@ bool TickClock::Add(const Reading& reading) noexcept {
   const double passed_ns = Difference(reading.monotonic_ns, last.monotonic_ns);
   const double ns_per_tick = passed_ns / ticks;
   if (ticks <= 0 || ns_per_tick < kFewestNsPerTick || ns_per_tick > kMostNsPerTick) {
-    // Another counter: nothing that was read before says anything about it.
+    // Another counter: earlier readings do not apply to it.
     count_ = 0;
     Append({reading, 0, reading.realtime_ns});
     return false;
@@ -98,7 +98,7 @@ uint64_t TickClock::RealtimeNs(uint64_t ticks) const noexcept {
     const double more_ns = Difference(ticks, before.ticks) * At(i).ns_per_tick;
     return std::min(before.realtime_ns + static_cast<uint64_t>(more_ns), At(i).end_ns);
   }
-  // Older than everything that is kept: a thread that was held up between noting the time and telling it.
+  // Older than every reading kept: the thread was held up between taking the stamp and reporting it.
   const Reading& first = At(0).reading;
   const double ns_per_tick = count_ > 1 ? At(1).ns_per_tick : 0;
   return first.realtime_ns - static_cast<uint64_t>(Difference(first.ticks, ticks) * ns_per_tick);

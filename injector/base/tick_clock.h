@@ -1,8 +1,8 @@
 // Converts the processor's time-stamp counter to CLOCK_REALTIME, piecewise linear between readings of both.
 //
-// host_clock.h takes the readings, so that clocks that step, slew and jump can be tested here. Thread:
-// whoever holds the builder's lock. Allocation: none. Failure: Add rejects a reading that does not continue
-// the ones before it; what was read before stays as it was.
+// host_clock.h takes the readings; tests feed this class clocks that step, slew and jump. Thread: the one
+// that holds the builder's lock. Allocation: none. Failure: Add rejects a reading that does not continue the
+// ones before it; what was read before stays as it was.
 //
 // Times between two readings are interpolated, so that nothing is assumed about the counter's frequency and
 // errors do not add up: a time is off by the error of the nearest readings and by how much the clock was

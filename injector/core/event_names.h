@@ -1,7 +1,7 @@
 // Names and numbers behind the handles in events: only the capture part that made an event knows them.
 //
-// A part fills in its own functions in start(). The rows ask for them, on the probe's own thread; a function
-// that is null has nothing to say.
+// A part fills in its own functions in start(). The rows ask for them, on the probe's own thread; a null
+// function means that the part has no such names.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,11 @@
 namespace gpuprobe::injector {
 
 struct EventNames {
-  const char* (*collective_op)(uint16_t op) = nullptr;         // "AllReduce"
-  const char* (*collective_datatype)(uint8_t type) = nullptr;  // "float32"
-  const char* (*collective_how)(uint8_t number) = nullptr;     // "RING", "LL"; empty: none
-  // Functions that the program imports and nobody stands before: the name in a place, empty behind the last
+  const char* (*collective_op)(uint16_t op) = nullptr;            // "AllReduce"
+  const char* (*collective_datatype)(uint8_t type) = nullptr;     // "float32"
+  const char* (*collective_how)(uint8_t number) = nullptr;        // "RING", "LL"; empty: none
+  const char* (*collective_reduction)(uint8_t number) = nullptr;  // "sum"; empty: none
+  // Functions that the program imports and no wrapper intercepts: the name in a place, empty behind the last
   // one.
   const char* (*unknown_function)(size_t place, uint32_t* imports) = nullptr;
   uint32_t (*other_unknown_functions)() = nullptr;  // how many further ones

@@ -49,7 +49,7 @@ bool MapRings(size_t part) noexcept {
   mapped_bytes = kAllRingBytes / part;
   void* memory = MapMemory(mapped_bytes);
   if (memory == nullptr) return false;
-  // A child that fork() makes has no use for it, and so does not pay for copying its page tables.
+  // Keeps the rings out of core dumps.
   madvise(memory, mapped_bytes, MADV_DONTDUMP);
   char* data = static_cast<char*>(memory);
   for (int i = 0; i < kRingSlots; ++i) {
@@ -67,12 +67,14 @@ void UnmapRings() noexcept {
   if (memory != nullptr) munmap(memory, mapped_bytes);
 }
 
+uint32_t NewThreadId() noexcept { return next_thread_id.fetch_add(1, std::memory_order_relaxed); }
+
 uint32_t ThreadIdOf(ThreadState& thread) noexcept {
-  if (thread.thread_id == 0) thread.thread_id = next_thread_id.fetch_add(1, std::memory_order_relaxed);
+  if (thread.thread_id == 0) thread.thread_id = NewThreadId();
   return thread.thread_id;
 }
 
-// Takes a ring that nobody has, with at most so much in it.
+// Takes an unowned ring that holds at most `most_bytes`.
 bool EventRing::TryClaim(uint64_t most_bytes) noexcept {
   auto state = slot_.load(std::memory_order_relaxed);
   const bool released = state == static_cast<uint32_t>(Slot::kReleased);
@@ -103,7 +105,7 @@ EventRing* ClaimRing(uint32_t tid, uint32_t thread_id) noexcept {
   return nullptr;
 }
 
-// Nobody waits for a shared ring: a thread that is stopped while it has one keeps that one from the others.
+// Threads never wait for a shared ring: while its owner is stopped, the others use the remaining ones.
 bool EmitShared(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
                 std::string_view text, bool* pushed) noexcept {
   *pushed = false;
@@ -199,8 +201,11 @@ EventRing* RingOf(ThreadState& thread) noexcept {
 
 namespace {
 
-// How many records are missing without an event. A launch's time is one sample of many.
-uint64_t RecordsOf(EventType type) noexcept { return type == EventType::kLaunchTime ? 0 : 1; }
+// How many records are missing without an event. A launch's time is one sample of many, and driver calls are
+// not counted among the records: the machine decides how many are slow.
+uint64_t RecordsOf(EventType type) noexcept {
+  return type == EventType::kLaunchTime || type == EventType::kDriverCall ? 0 : 1;
+}
 
 }  // namespace
 

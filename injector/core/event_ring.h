@@ -27,19 +27,18 @@ inline constexpr int kRingSlots = 512;
 inline constexpr int kSharedRings = 32;  // the last ones
 inline constexpr int kOwnRings = kRingSlots - kSharedRings;
 inline constexpr bool IsShared(int slot) noexcept { return slot >= kOwnRings; }
-// 43,000 launches. A thread may say 35,000 things a second (PyTorch, where it annotates each operator), and
-// the consumer of a busy machine has come too late for half of this.
+// 43,000 launches. A thread may emit 35,000 events a second (PyTorch, when it annotates each operator), and
+// on a busy machine a ring of half this size overflowed.
 inline constexpr size_t kRingBytes = size_t{2} << 20;
 // The consumer is woken when a ring holds this much, or is half full.
 inline constexpr size_t kWakeBytes = size_t{1} << 19;
-// Beyond these, rings are smaller: who has that many threads has little to say in each.
+// Beyond these, rings are smaller: a program with that many threads emits few events on each.
 inline constexpr int kLargeRings = 64;
 inline constexpr size_t kSmallRingBytes = size_t{1} << 17;
 inline constexpr size_t kAllRingBytes =
     kLargeRings * kRingBytes + (kRingSlots - kLargeRings) * kSmallRingBytes;
 
-// A ring is too long to stay in the caches next to the processor: what comes next is asked for this far
-// ahead.
+// A ring is too long for the processor's nearest caches, so memory is prefetched this far ahead.
 inline constexpr size_t kPrefetchBytes = 1024;
 
 // Precedes each event in the ring. Events start at multiples of 8.
@@ -60,8 +59,8 @@ class EventRing {
 
   // Producer. `event` is copied, then `text`, which is cut at kMaxNameBytes. False when there was no room.
   bool Push(EventType type, const void* event, size_t event_bytes, std::string_view text) noexcept;
-  // The same where nothing is in the way: not the ring's end, nor so much in it that the consumer is to be
-  // woken. False: nothing was done.
+  // The same, as a fast path: false, with nothing done, at the ring's end or when the consumer would have to
+  // be woken.
   template <typename Event>
   [[gnu::always_inline]] bool PushFast(const Event& event, std::string_view text) noexcept {
     if (text.size() > kMaxNameBytes) return false;
@@ -86,7 +85,7 @@ class EventRing {
   // The event at `position` (updated past a wrap), null at `end`. The pointer is good until Consume passes
   // it; the consumer may change the event until then.
   EventHeader* Peek(uint64_t* position, uint64_t end) const noexcept;
-  // Gives the producer everything before `position` back.
+  // Returns the space before `position` to the producer.
   void Consume(uint64_t position) noexcept { tail_.store(position, std::memory_order_release); }
 
   Slot slot() const noexcept { return static_cast<Slot>(slot_.load(std::memory_order_acquire)); }
@@ -126,7 +125,8 @@ void UnmapRings() noexcept;
 // A free ring for the calling thread, or one whose thread has ended and which is not half full, or null.
 EventRing* ClaimRing(uint32_t tid, uint32_t thread_id) noexcept;
 
-// ThreadDef.id: one for each thread that emits something.
+// ThreadDef.id: one for each thread that emits something, or is to be named otherwise.
+uint32_t NewThreadId() noexcept;
 uint32_t ThreadIdOf(ThreadState& thread) noexcept;
 
 // The producer's last call: the ring is still drained, then the consumer frees the slot.
@@ -142,9 +142,9 @@ extern std::atomic<uint32_t> rings_given_back;
 // All slots, for the consumer.
 EventRing& RingAt(int slot) noexcept;
 
-// Bumped by producers whose ring has passed wake_bytes_, and by whoever wants the probe's thread to act; it
-// sleeps on this word (futex). The low half counts calls for a flush, the high half calls for a look at new
-// objects (Part::look), which costs much less.
+// The probe's thread sleeps on this word (futex). Producers whose ring has passed wake_bytes_ bump it, and so
+// does any other code that needs the thread to act. The low half counts calls for a flush, the high half
+// calls for a look at new objects (Part::look), which costs much less.
 extern std::atomic<uint32_t> wake_word;
 inline constexpr uint32_t kLookStep = 1u << 16;
 inline bool AsksForFlush(uint32_t now, uint32_t seen) noexcept { return (now ^ seen) % kLookStep != 0; }
@@ -155,7 +155,7 @@ void WakeProbeThreadForALook() noexcept;
 EventRing* RingOf(ThreadState& thread) noexcept;
 
 // Puts the event into one of the shared rings, and `pushed` says whether there was room. False: all of them
-// are in other hands.
+// are claimed.
 bool EmitShared(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
                 std::string_view text, bool* pushed) noexcept;
 

@@ -3,8 +3,8 @@
 //
 // They differ from the batch schema because a producer may not allocate, lock or block: it writes handles and
 // raw text, and the consumer (ledgers/event_drain) interns names, pairs opened with closed ranges, and fills
-// columns. Thread: producers are application threads inside the guard; the consumer is whoever holds the
-// builder's lock. Times are stamps (host_clock.h) in the ring, and nanoseconds of CLOCK_REALTIME once the
+// columns. Thread: producers are application threads inside the guard; the consumer is the thread that holds
+// the builder's lock. Times are stamps (host_clock.h) in the ring, and nanoseconds of CLOCK_REALTIME once the
 // consumer has converted them. Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL.
 #pragma once
 
@@ -37,6 +37,7 @@ enum class EventType : uint16_t {
   kPhysicalMemory,
   kThreadBegins,
   kLaunchTime,
+  kDriverCall,
 };
 
 // From here on the ring belongs to another thread: its previous owner has ended.
@@ -55,7 +56,8 @@ struct LaunchEvent {
   uint64_t fallback_range_id;  // of the main thread, when range_id is 0
   uint32_t correlation;
   uint32_t graph;            // as Launches.graph on the wire
-  uint64_t may_lack_record;  // as Launches.may_lack_record on the wire
+  uint32_t may_lack_record;  // as Launches.may_lack_record on the wire
+  uint32_t owner;            // as Launches.owner on the wire
 };
 
 // A kernel's launch has returned.
@@ -64,6 +66,18 @@ struct LaunchTimeEvent {
   uint64_t time_ns;
   uint64_t entered_ns;
   uint64_t weight;  // launches that it stands for
+};
+
+// A slow function of the driver has returned. Calls that were shorter are not recorded.
+inline constexpr uint64_t kSlowDriverCallNs = 20'000;
+struct DriverCallEvent {
+  static constexpr EventType kType = EventType::kDriverCall;
+  uint64_t time_ns;
+  uint64_t entered_ns;
+  const char* function;  // CUPTI's own name, which stays
+  uint64_t range_id;
+  int32_t result;    // CUresult
+  uint32_t by_nccl;  // 1: made inside a call into NCCL
 };
 
 // Followed by `name_bytes` of text (cut at kMaxNameBytes), not terminated.
@@ -250,7 +264,8 @@ struct CollectiveEvent {
   uint8_t algorithm;  // EventNames::collective_how; 0: not known
   uint8_t protocol;   // as algorithm
   uint8_t channels;
-  uint8_t captured;  // into a CUDA graph, whose launches run it
+  uint8_t captured : 1;   // into a CUDA graph, whose launches run it
+  uint8_t reduction : 7;  // EventNames::collective_reduction; 0: none, or not known
 };
 
 // A kernel launched for a plan, or the node of a CUDA graph that will launch it.

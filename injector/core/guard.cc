@@ -19,9 +19,9 @@ uint64_t MonotonicNs() noexcept {
 
 }  // namespace
 
-// Only what is certain: entering a guard that is merely interrupted would write into a half-written event. A
-// dead one deeper in the stack than the thread has been since stays shut, and what is refused until then is
-// counted.
+// True only if certain: entering while a guard is merely interrupted would write into a half-written event. A
+// dead guard deeper in the stack than the thread has been since stays shut until then, and refused records
+// are counted.
 bool Guard::IsDead(ThreadState& state, const void* open) noexcept {
   if (open == &kNoEntry) return false;
   // The stack that it was on, a fiber's, may be gone.
@@ -31,7 +31,7 @@ bool Guard::IsDead(ThreadState& state, const void* open) noexcept {
   if (read == ReadResult::kUnsupported) return false;
   if (read == ReadResult::kRead && mark == MarkAt(open) && !IsBelowOwnStackInUse(state, open)) return false;
   state.sample_start_ns = 0;
-  CountLoss(wire::LossReason::kLossInterrupted);  // what it was about to record
+  CountLoss(wire::LossReason::kLossInterrupted);  // the event that it was about to record
   return true;
 }
 
@@ -41,7 +41,7 @@ void CountRefused(uint64_t records) noexcept {
   const void* open = state.open_guard.load(std::memory_order_relaxed);
   if (state.tid == 0) {
     CountLoss(wire::LossReason::kLossThreadSlotsFull, records);
-  } else if (open != nullptr && open != &kNoEntry) {
+  } else if (open != nullptr && open != &kNoEntry && !state.asks_library) {
     CountLoss(wire::LossReason::kLossInterrupted, records);
   }
 }

@@ -75,6 +75,22 @@ class Guard {
 // LOSS_INTERRUPTED, or under LOSS_THREAD_SLOTS_FULL when there are too many threads.
 void CountRefused(uint64_t records = 1) noexcept;
 
+// Exists while the probe itself calls a library of the program's under a guard: events from inside it, such
+// as the NVTX ranges of ncclCommCount, are the probe's own and not counted as missing.
+class AskingLibrary {
+ public:
+  AskingLibrary() noexcept : thread_(CurrentThread()), before_(thread_.asks_library) {
+    thread_.asks_library = true;
+  }
+  ~AskingLibrary() { thread_.asks_library = before_; }
+  AskingLibrary(const AskingLibrary&) = delete;
+  AskingLibrary& operator=(const AskingLibrary&) = delete;
+
+ private:
+  ThreadState& thread_;
+  const bool before_;
+};
+
 // CLOCK_REALTIME in nanoseconds, the clock of CUPTI's records. 22 ns a call where this was measured (vDSO).
 uint64_t NowNs() noexcept;
 

@@ -17,7 +17,7 @@ constinit HostClock host_clock;
 
 namespace {
 
-constexpr uint64_t kNotSoonerNs = 250'000;  // readings closer together say nothing new
+constexpr uint64_t kNotSoonerNs = 250'000;  // closer readings add nothing
 constexpr int kQuietReadings = 16;          // in a row, until a counter that was given up is used again
 constexpr uint64_t kMostFallbacks = 8;      // then for good
 constexpr int kTries = 5;                   // for a reading that nothing interrupted
@@ -103,11 +103,6 @@ void HostClock::Read(bool now) noexcept {
              fallbacks_ < kMostFallbacks) {
     stamps_are_ticks.store(true, std::memory_order_relaxed);
   }
-}
-
-void HostClock::StopForTest() noexcept {
-  stamps_are_ticks.store(false, std::memory_order_relaxed);
-  *this = {};
 }
 
 }  // namespace gpuprobe::injector

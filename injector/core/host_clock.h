@@ -1,10 +1,10 @@
 // Cheap timestamps for events of the application's threads: a stamp costs 10 ns instead of 23, and becomes
 // CLOCK_REALTIME, the clock of CUPTI's records, when the event is taken out of its ring.
 //
-// tick_clock.h has the arithmetic. Thread: Stamp on any; starting on the starting thread; the rest on whoever
-// holds the builder's lock. Allocation: none. Failure: while the counter cannot be trusted (no invariant TSC,
-// another clock source in the kernel, a clock that was set or slewed by more than a microsecond between two
-// readings), every event reads the kernel's clock.
+// tick_clock.h has the arithmetic. Thread: Stamp on any; starting on the starting thread; the rest on the
+// thread that holds the builder's lock. Allocation: none. Failure: while the counter cannot be trusted (no
+// invariant TSC, another clock source in the kernel, a clock that was set or slewed by more than a
+// microsecond between two readings), every event reads the kernel's clock.
 #pragma once
 
 #include <atomic>
@@ -28,6 +28,12 @@ inline uint64_t Stamp() noexcept {
   return NowNs();
 }
 
+// True if less than `ns` passed between two stamps of one thread. The counter's rate is not known here, but
+// it has at least one tick a nanosecond, so that false may be an error. For short times.
+inline bool IsSurelyShorter(uint64_t from, uint64_t to, uint64_t ns) noexcept {
+  return ((from ^ to) & kTickStamp) == 0 && to - from < ns;
+}
+
 class HostClock {
  public:
   // Finds out whether stamps can be ticks.
@@ -38,8 +44,6 @@ class HostClock {
   void Read(bool now) noexcept;
 
   bool in_use() const noexcept { return !ticks_.empty(); }
-  // The last reading's CLOCK_REALTIME: stamps up to here have their final time.
-  uint64_t read_until_ns() const noexcept { return ticks_.newest().realtime_ns; }
 
   // False when the stamp is younger than the last reading: its time is then an extrapolation.
   bool IsFinal(uint64_t stamp) const noexcept {
@@ -51,8 +55,6 @@ class HostClock {
 
   uint64_t max_error_ns() const noexcept { return ticks_.max_error_ns(); }
   uint64_t fallbacks() const noexcept { return fallbacks_; }
-
-  void StopForTest() noexcept;
 
  private:
   TickClock ticks_;

@@ -9,27 +9,23 @@
 
 #include "injector/base/own_descriptor.h"
 #include "injector/base/text.h"
+#include "proto/launchers.h"
 
 namespace gpuprobe::injector {
 
 namespace {
 
-// A launcher's variables. Null: it has none for this.
-struct Launcher {
+struct RankVariables {
   wire::RankSource source;
-  const char* rank;
-  const char* local_rank;
-  const char* world_size;
-  const char* job;
+  launchers::Launcher launcher;
 };
 
-constexpr Launcher kLaunchers[] = {
-    {wire::RankSource::kRankSourceTorchrun, "RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
-    {wire::RankSource::kRankSourceOpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_SIZE", "OMPI_MCA_ess_base_jobid"},
-    {wire::RankSource::kRankSourcePmi, "PMIX_RANK", nullptr, nullptr, "PMIX_NAMESPACE"},
-    {wire::RankSource::kRankSourcePmi, "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "PMI_JOBID"},
-    {wire::RankSource::kRankSourceSlurm, "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_JOB_ID"},
+constexpr RankVariables kLaunchers[] = {
+    {wire::RankSource::kRankSourceTorchrun, launchers::kTorchrun},
+    {wire::RankSource::kRankSourceOpenMpi, launchers::kOpenMpi},
+    {wire::RankSource::kRankSourcePmi, launchers::kPmix},
+    {wire::RankSource::kRankSourcePmi, launchers::kPmi},
+    {wire::RankSource::kRankSourceSlurm, launchers::kSlurm},
 };
 
 constexpr size_t kLongestPart = 200;  // of a run's name
@@ -59,12 +55,12 @@ const char* Getenv(const char* name) { return getenv(name); }
 void FindRank(EnvironmentLookup lookup, Identity* identity) noexcept {
   identity->rank = Number(lookup, "GPUPROBE_RANK");
   if (identity->rank >= 0) identity->rank_source = wire::RankSource::kRankSourceGpuprobe;
-  for (const Launcher& launcher : kLaunchers) {
+  for (const auto& [source, launcher] : kLaunchers) {
     const int32_t rank = Number(lookup, launcher.rank);
     if (rank < 0) continue;
     if (identity->rank < 0) {
       identity->rank = rank;
-      identity->rank_source = launcher.source;
+      identity->rank_source = source;
     }
     if (identity->local_rank < 0) identity->local_rank = Number(lookup, launcher.local_rank);
     if (identity->world_size <= 0) {
@@ -98,7 +94,7 @@ uint64_t ProcessStartNs() noexcept {
   return static_cast<uint64_t>(boot_at_ns) + ticks * (1'000'000'000u / static_cast<uint64_t>(per_second));
 }
 
-// torchrun --standalone makes an id; without rendezvous it is "none" for everybody.
+// torchrun --standalone makes an id; without rendezvous it is "none" for all jobs.
 void FindRun(EnvironmentLookup lookup, const ProcessIds& ids, Identity* identity) noexcept {
   const auto text = [&](const char* name) noexcept {
     const char* value = lookup(name);
@@ -117,7 +113,7 @@ void FindRun(EnvironmentLookup lookup, const ProcessIds& ids, Identity* identity
     run.Add("session ").AddNumber(static_cast<uint64_t>(ids.session));
     run.Add(" parent ").AddNumber(static_cast<uint64_t>(ids.parent));
   } else {
-    // What a shell starts in the background has a group of its own; what a program starts has the program's.
+    // A background job of a shell has a process group of its own; a child of a program has the program's.
     run.Add("session ").AddNumber(static_cast<uint64_t>(ids.session));
     run.Add(" group ").AddNumber(static_cast<uint64_t>(ids.group));
   }

@@ -32,13 +32,13 @@ struct Identity {
 using EnvironmentLookup = const char* (*)(const char* name);
 
 // Rank, local rank, world size and job: GPUPROBE_RANK, then torchrun, Open MPI, PMI/PMIx, Slurm. The first
-// that names a rank wins; what it does not say is taken from the next one that does.
+// that names a rank wins; values that it lacks are taken from the next one that has them.
 void FindRank(EnvironmentLookup lookup, Identity* identity) noexcept;
 
 // When this process was made, to the clock tick (10 ms); 0: not known.
 uint64_t ProcessStartNs() noexcept;
-// What the processes of one job on this host share, and no others: the launcher's id, with the step where it
-// has several; where there is none that tells jobs apart, the rendezvous and the parent, or the session.
+// What exactly the processes of one job on this host share: the launcher's job id, with the step where a job
+// has several; without an id that distinguishes jobs, the rendezvous and the parent, or the session.
 struct ProcessIds {
   int32_t parent = 0;
   int32_t session = 0;

@@ -8,8 +8,8 @@
 // for its device at every launch pays nothing, and none shows; for one that waits now and then this is an
 // upper bound. Kernels launched while recording is off have no GPU times; they are counted.
 //
-// probe_thread.cc does the switching, so that the rule and the arithmetic can be tested here. Thread: whoever
-// holds the builder's lock, except PickLaunch. Allocation: none.
+// This class has the rule and the arithmetic; probe_thread.cc does the switching. Thread: the one that holds
+// the builder's lock, except PickLaunch. Allocation: none.
 #pragma once
 
 #include <atomic>
@@ -42,8 +42,8 @@ class LaunchCost {
   // Whether the comparison is worth its recording gap now: it was not made yet, and launches took a good part
   // of the last kLookNs. `now_ns`: CLOCK_REALTIME.
   bool WantsComparison(uint64_t now_ns) noexcept;
-  // Sets the turns as they went, once; their launches are added afterwards (Took).
-  // `callbacks_ns`: what CUPTI takes to call us around a launch; 0: not known.
+  // Sets the turns as they went, once; their launches are added afterwards (Took). `callbacks_ns`: how long
+  // CUPTI takes to call us before and after a launch; 0: not known.
   void Compare(const Turn* turns, int count, uint64_t callbacks_ns) noexcept;
 
   // Time in all kernel launches, from entry to exit, each at most kMaxLaunchNs; estimated from the sample.
@@ -99,8 +99,8 @@ extern std::atomic<uint32_t> timed_launches;
 inline constexpr uint32_t kTimeSome = UINT32_MAX / LaunchCost::kSampling;
 inline constexpr uint32_t kTimeAll = UINT32_MAX;
 
-// 0: this launch is not timed; else how many it stands for. Numbers follow each other in step with what a
-// program repeats, so they are mixed first.
+// 0: this launch is not timed; else how many it stands for. Correlation ids advance in step with a program's
+// loops, so they are mixed first.
 inline uint32_t PickLaunch(uint32_t correlation) noexcept {
   const uint32_t limit = timed_launches.load(std::memory_order_relaxed);
   if (correlation * 0x9E3779B1u > limit) [[likely]]

@@ -12,8 +12,8 @@ namespace gpuprobe::injector {
 
 [[nodiscard]] bool StartOwnThread(void* (*main)(void*), void* argument) noexcept;
 
-// First thing on a thread of ours: gives up what it inherited, names it, and keeps the guard shut for it for
-// good: what it makes CUDA do is not the program's.
+// Call first on a thread of ours: drops inherited settings, names the thread, and keeps the guard shut on it
+// for good, since its CUDA calls are not the program's.
 void BecomeOwnThread() noexcept;
 
 }  // namespace gpuprobe::injector

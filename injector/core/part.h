@@ -16,8 +16,7 @@ struct Part {
   void (*tick)() noexcept;
   // On the probe's own thread, before the last drain.
   void (*finish)() noexcept;
-  // On the probe's own thread, when somebody called WakeProbeThreadForALook, and while it has no collector
-  // yet.
+  // On the probe's own thread, after a call of WakeProbeThreadForALook, and while it has no collector yet.
   void (*look)() noexcept = nullptr;
 };
 

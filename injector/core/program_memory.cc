@@ -79,7 +79,7 @@ uintptr_t StackStart(const ThreadState& thread) noexcept {
   return reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
 }
 
-// Frames that are in use, from ours up to where the stack begins: nobody can unmap them while we run. The
+// Frames that are in use, from ours up to where the stack begins: they cannot be unmapped while we run. The
 // bounds grow with the deepest call so far. A stack that is not connected with the thread's own is a fiber's
 // or a signal handler's, which may lie anywhere.
 Extent StackInUse(ThreadState& thread) noexcept {

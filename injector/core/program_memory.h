@@ -1,11 +1,11 @@
-// Reads what the program passes by pointer, although it may not be there: dangling, never mapped, or without
-// an end.
+// Reads memory that the program passes by pointer, although the pointer may be dangling or unmapped, or a
+// text unterminated.
 //
 // NVTX's functions do nothing unless a tool listens, so a program may call them with such pointers for years
-// and never notice. Whatever cannot disappear during the call is read in place, for nothing: constants of the
-// program's own file, which cannot be unloaded, and the calling thread's stack. The kernel copies everything
-// else (injector/base/own_memory.h), which costs a system call. Example: "forward" and an attributes struct
-// in the caller's frame are read in place; the text of a std::string on the heap is copied.
+// and never notice. Memory that cannot disappear during the call is read in place, at no cost: constants of
+// the program's own file, which cannot be unloaded, and the calling thread's stack. The kernel copies
+// everything else (injector/base/own_memory.h), which costs a system call. Example: "forward" and an
+// attributes struct in the caller's frame are read in place; the text of a std::string on the heap is copied.
 //
 // Thread: any application thread, for its own state. Allocation: none. Failure: says so.
 #pragma once

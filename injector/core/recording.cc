@@ -8,8 +8,8 @@ constinit Recording recording;
 
 namespace {
 
-constexpr std::string_view kKindNames[] = {"kernels", "copies", "memsets", "syncs",
-                                           "memory",  "nccl",   "nvtx",    "graphs"};
+constexpr std::string_view kKindNames[] = {"kernels", "copies", "memsets", "syncs", "memory",
+                                           "nccl",    "nvtx",   "driver",  "graphs"};
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr int64_t kMaxRank = 1 << 24;
 
@@ -48,7 +48,7 @@ bool ParseKinds(std::string_view text, uint32_t* kinds) noexcept {
     if (kind == 0) return false;
     chosen |= kind;
   }
-  // It says how, not what.
+  // This bit selects how graphs are recorded, not a kind of record.
   *kinds = chosen == kRecordGraphsWhole ? kRecordAll | chosen : chosen;
   return true;
 }

@@ -24,9 +24,10 @@ enum RecordKinds : uint32_t {
   kRecordMemory = 1 << 4,
   kRecordNccl = 1 << 5,
   kRecordNvtx = 1 << 6,
-  kRecordGraphsWhole = 1 << 7,  // launches of CUDA graphs instead of their nodes: only if asked for
+  kRecordDriver = 1 << 7,       // the driver's slow functions
+  kRecordGraphsWhole = 1 << 8,  // launches of CUDA graphs instead of their nodes: only if asked for
 };
-inline constexpr uint32_t kRecordAll = (1 << 7) - 1;
+inline constexpr uint32_t kRecordAll = (1 << 8) - 1;
 inline constexpr uint32_t kRecordDeviceWork = kRecordKernels | kRecordCopies | kRecordMemsets;
 
 struct Recording {
@@ -40,7 +41,7 @@ struct Recording {
 
   bool Wants(uint32_t kind) const noexcept { return (kinds & kind) != 0; }
   bool Holds(uint64_t time_ns) const noexcept { return time_ns - from_ns < span_ns; }
-  // Work runs some time after its launch: those of a while before the window are kept, so that it finds them.
+  // Work runs some time after its launch, so launches from shortly before the window are kept as well.
   bool HoldsLaunch(uint64_t time_ns) const noexcept {
     return Holds(time_ns) || (time_ns < from_ns && from_ns - time_ns < kLaunchLeadNs);
   }

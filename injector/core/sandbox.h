@@ -1,8 +1,8 @@
 // System-call filters (seccomp): a sandbox that may end the process at a call that only the probe makes.
 //
-// There is no asking a filter what it would do, so the probe stays out of processes that have one, unless
+// A filter cannot be asked what it would do, so the probe stays out of processes that have one, unless
 // GPUPROBE_IN_SANDBOX=1 says that it allows what the probe needs (docs/loading.md). A container's filter,
-// which its first process has as well, does not count: containers refuse calls and kill nobody. A filter that
+// which its first process has as well, does not count: containers refuse calls and do not kill. A filter that
 // the program installs later is read before it is installed (capture/sandbox/).
 //
 // Thread: any; IsInSandbox before the probe has started, one at a time. Allocation: none. Failure: without
@@ -23,8 +23,8 @@ bool IsInSandbox() noexcept;
 // or refuse it.
 bool MayKill(const sock_fprog* filter) noexcept;
 
-// What ends the recording before such a filter is in force; returns when the probe makes no more system
-// calls, or after the time that a program may be kept waiting at its end. Null: nothing is recorded.
+// Ends the recording before such a filter takes effect; returns when the probe makes no more system calls, or
+// after the longest time that the program may be delayed at exit. Null: nothing is recorded.
 extern std::atomic<void (*)() noexcept> end_before_filter;
 
 }  // namespace gpuprobe::injector

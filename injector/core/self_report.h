@@ -40,7 +40,7 @@ uint64_t BackgroundCpuNs() noexcept;
 void AddBytesSent(uint64_t bytes) noexcept;
 uint64_t BytesSent() noexcept;
 
-// What is recorded of the device's work, and what that is due to. Set by the probe's thread before it seals.
+// How much of the device's work is recorded, and why. Set by the probe's thread before it seals.
 struct DetailReport {
   int32_t level;  // wire::DetailLevel
   uint64_t reductions;
@@ -51,7 +51,7 @@ struct DetailReport {
 void SetDetailReport(const DetailReport& report) noexcept;
 DetailReport CurrentDetailReport() noexcept;
 
-// ncclGetVersion's answer, once somebody knows it; 0 before.
+// ncclGetVersion's answer, once known; 0 before.
 void SetNcclVersion(int32_t version) noexcept;
 int32_t NcclVersion() noexcept;
 

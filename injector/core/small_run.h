@@ -4,8 +4,8 @@
 // A run says how far the level rose and where it ended, so that a high-water mark stays right to the byte. If
 // calls of several threads overlapped, it also says how much more may have been obtained at any one moment of
 // the run, and how much less released. The moments lie between the ends of calls; those that are more than
-// kMoments calls old share their extremes, which makes these bounds wider but never wrong. Thread: whoever
-// drains. Allocation: none.
+// kMoments calls old share their extremes, which makes these bounds wider but never wrong. Thread: the
+// draining one. Allocation: none.
 #pragma once
 
 #include <algorithm>

@@ -18,6 +18,7 @@
 #include <ctime>
 
 #include "injector/base/futex.h"
+#include "injector/base/loaded_objects.h"
 #include "injector/base/own_descriptor.h"
 #include "injector/base/text.h"
 #include "injector/core/identity.h"
@@ -94,7 +95,7 @@ bool IsAtEnd(const struct stat& status) noexcept {
   return lseek(STDERR_FILENO, 0, SEEK_CUR) == status.st_size;
 }
 
-// Through a description of our own that does not block. False: that is not to be had.
+// Writes through a non-blocking open file description of our own. False: there is none.
 bool WriteApart(std::string_view text) noexcept {
   OwnDescriptor own;
   struct stat status {};
@@ -110,7 +111,7 @@ void WriteIfReady(std::string_view text) noexcept {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
-// What a write raised stays pending on this thread, where it is blocked: it is taken off.
+// A signal raised by a write stays pending on this thread, where it is blocked: removes it.
 void DiscardSignals() noexcept {
   sigset_t raised;
   sigemptyset(&raised);
@@ -181,7 +182,7 @@ int NoteOrder(dl_phdr_info* info, size_t /*size*/, void* data) noexcept {
 // The loader itself is the last of the objects that a program starts with.
 bool LoadedAtStart() noexcept {
   LoadOrder order{0, -1, -1};
-  dl_iterate_phdr(NoteOrder, &order);
+  AlwaysVisitLoadedObjects(NoteOrder, &order);
   return order.ours >= 0 && order.ours < order.loader;
 }
 

@@ -1,8 +1,8 @@
 // Writes the probe's few lines to standard error without ever harming the program.
 //
 // Descriptor 2 is the program's. It may have been closed when the program started, and be a data file by now;
-// it may be a pipe that nobody reads (write() would block) or that nobody has open any more (write() would
-// raise SIGPIPE); a file size limit raises SIGXFSZ. So a line is written only
+// it may be a full pipe without an active reader (write() would block) or one whose read end is closed
+// (write() would raise SIGPIPE); a file size limit raises SIGXFSZ. So a line is written only
 // - if descriptor 2 is still what it was when the library was loaded, by device, inode and type;
 // - by a thread of our own, which has all signals blocked, and never by the program's;
 // - if it can be written at once. Terminals and pipes are opened a second time for that, without blocking,
@@ -33,8 +33,8 @@ void SayLine(std::string_view text) noexcept;
 // On a thread of our own: writes what was kept.
 void WriteLines() noexcept;
 
-// When no thread of ours runs: starts one that writes what was kept, and ends. At exit it is waited for, a
-// fifth of a second at most.
+// When no thread of ours runs: starts one that writes what was kept, and ends. At exit the program waits for
+// it, at most a fifth of a second.
 void WriteLinesOnOwnThread() noexcept;
 
 }  // namespace gpuprobe::injector

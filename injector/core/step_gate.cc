@@ -102,7 +102,7 @@ StepRule ChooseSteps(Settings* settings) noexcept {
       rule.stop = stop;
     }
   }
-  // All of them: nothing is left out, not even between steps.
+  // All steps: nothing is left out, not even between steps.
   return rule.start == 0 && rule.stop == UINT64_MAX && rule.every == 1 ? StepRule{} : rule;
 }
 

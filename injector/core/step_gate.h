@@ -50,7 +50,7 @@ struct StepRule {
 bool ParseStepMarker(std::string_view text, StepRule* rule) noexcept;
 
 // From GPUPROBE_STEP_MARKER, GPUPROBE_START_STEP, GPUPROBE_STOP_STEP and GPUPROBE_EVERY_STEPS; rejects what
-// cannot be used, steps without a marker included. Without steps to leave out the marker is kNone.
+// cannot be used, steps without a marker included. If no steps are to be left out, the marker is kNone.
 StepRule ChooseSteps(Settings* settings) noexcept;
 
 class StepGate {
@@ -63,6 +63,8 @@ class StepGate {
   bool in_use() const noexcept { return rule_.marker != StepRule::Marker::kNone; }
   bool watches_ranges() const noexcept { return rule_.marker == StepRule::Marker::kRange; }
   bool watches_calls() const noexcept { return rule_.marker == StepRule::Marker::kCalls; }
+  // Whether the current step is recorded.
+  bool is_open() const noexcept { return open_.load(std::memory_order_relaxed); }
   const StepRule& rule() const noexcept { return rule_; }
 
   // A range. Only one thread's ranges are steps: the first that opened one. Costs a comparison of names.
@@ -84,7 +86,7 @@ class StepGate {
   bool Holds(uint64_t time_ns) const noexcept;
   bool Overlaps(uint64_t start_ns, uint64_t end_ns) const noexcept;
 
-  // Makes final the marker times that can be converted by now. Call after each reading of the host's clock.
+  // Finalises the marker times that can be converted by now. Call after each reading of the host's clock.
   void TellTimes() noexcept;
   // Reports the steps that were already over at the last call: the device's work before them has been
   // recorded since. `final`: reports all, including the current one.

@@ -11,6 +11,7 @@
 namespace gpuprobe::injector {
 
 constinit std::atomic<uint64_t> main_thread_range{0};
+constinit std::atomic<void (*)(ThreadState& thread) noexcept> thread_end_hook{nullptr};
 constinit thread_local ThreadState* current_thread __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
@@ -20,7 +21,7 @@ constinit ThreadState first_part[kThreadsPerPart];
 constexpr int kParts = kMaxThreads / kThreadsPerPart;
 constinit std::atomic<ThreadState*> parts[kParts] = {first_part};
 constinit std::atomic<int> lowest_free{0};  // about where the first free state is
-constinit ThreadState refused;              // has no tid, and no guard enters it
+constinit ThreadState refused;              // for refused threads: has no tid, and no guard enters it
 constinit std::atomic<int> highest_used{0};
 constinit std::atomic<int> end_of_nccl_places{0};  // no thread behind has ever called NCCL
 
@@ -35,7 +36,7 @@ ThreadState* PartOf(int place) noexcept {
   return parts[place / kThreadsPerPart].load(std::memory_order_acquire);
 }
 
-// Maps the part if nobody has done so. Null: the kernel refuses.
+// Maps the part if no thread has yet. Null: the kernel refuses.
 ThreadState* MakePartOf(int place) noexcept {
   ThreadState* known = PartOf(place);
   if (known != nullptr) return known;
@@ -82,9 +83,11 @@ void ReleaseThread(void* value) noexcept {
   current_thread = nullptr;
   if (state->ring != nullptr) ReleaseRing(*state->ring);
   state->nccl_call_depth = 0;  // it may have left by exiting
-  // A group that nobody ended: the probe's thread reports what was seen of it.
-  if (state->nccl_ended.load(std::memory_order_relaxed) == nullptr)
-    state->nccl_ended.store(state->nccl_held.exchange(nullptr), std::memory_order_release);
+  if (const auto hook = thread_end_hook.load(std::memory_order_relaxed); hook != nullptr) {
+    hook(*state);
+  } else {
+    state->nccl = {};
+  }
   state->ring = nullptr;
   GiveBack(*state);
 }
@@ -118,23 +121,14 @@ void Reset(ThreadState& state) noexcept {
   state.range_depth = 0;
   state.nccl_call_depth = 0;
   state.works_for_application = false;
-  state.nccl_group_depth = 0;
-  state.nccl_batch = nullptr;
-  state.nccl_group_ended = false;
-  state.nccl_patches_seen = 0;
-  state.nccl_api_open = false;
-  state.nccl_api_group = false;
-  state.nccl_api_awaited = nullptr;
-  state.nccl_plugin_correlation = 0;
-  state.nccl_plugin_plan = 0;
-  state.nccl_plugin_told = false;
-  state.nccl_awaited = nullptr;
   state.last_allocation_correlation = 0;
   state.memory_call_began_ns = 0;
-  state.nccl_copies_plan = 0;
-  state.nccl_call_copy_count = 0;
   state.last_launch_correlation = 0;
   state.launch_weight = 0;
+  state.launch_entered_ns = 0;
+  state.driver_call.End();
+  state.nccl_call.End();
+  state.slow_call_entered = 0;
   state.instantiating_graph = 0;
   state.graph_copy = 0;
   state.graph_copy_is_child = false;

@@ -1,4 +1,4 @@
-// Per-thread state of the probe: re-entrancy, the event ring, open ranges, and the current NCCL group.
+// Per-thread state of the probe: re-entrancy, the event ring, open ranges, and a slot for NCCL's calls.
 //
 // One struct, so that a callback finds everything with a single thread-local load. Owned by its thread; other
 // threads read only the atomics. Allocation: none (a static pool that the kernel backs page by page; one
@@ -14,13 +14,8 @@
 namespace gpuprobe::injector {
 
 class EventRing;
-namespace nccl {
-struct CallBatch;
-struct Awaited;
-}  // namespace nccl
 
 inline constexpr int kMaxRangeDepth = 64;
-inline constexpr uint32_t kCallCopies = 16;
 inline constexpr int kThreadsPerPart = 4096;
 inline constexpr int kMaxThreads = 32 * kThreadsPerPart;
 inline constexpr uint32_t kHostCostSampling = 64;  // one guarded event in this many is timed
@@ -42,18 +37,52 @@ class OwnersCount {
   std::atomic<int> value_{0};
 };
 
+// A value that only its thread changes and others read.
+template <typename T>
+class OwnersValue {
+ public:
+  OwnersValue& operator=(T value) noexcept {
+    value_.store(value, std::memory_order_relaxed);
+    return *this;
+  }
+  operator T() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<T> value_{};
+};
+
+// The function of a library's that a thread is in. Others read name, time and name again: a call that changed
+// meanwhile is not known.
+struct CurrentCall {
+  OwnersValue<const char*> name;  // a constant of that library, or of ours; null: in none
+  OwnersValue<uint64_t> since;    // stamp
+
+  void Begin(const char* function, uint64_t stamp) noexcept {
+    since = stamp;
+    name = function;
+  }
+  void End() noexcept { name = nullptr; }
+};
+
 inline constexpr char kNoEntry = 0;  // instead of a Guard: none ever lets the thread in
+
+// Room for the state of NCCL's calls (capture/nccl/thread_calls.h), which only that layer reads. It starts as
+// zeros, and thread_end_hook leaves it as the place's next thread needs it.
+struct NcclSlot {
+  alignas(8) unsigned char bytes[176] = {};
+};
 
 struct ThreadState {
   std::atomic<const void*> open_guard{nullptr};  // our own code runs on this thread: the Guard, or &kNoEntry
+  bool asks_library = false;                     // see AskingLibrary
   bool ring_refused = false;                     // no ring was free: events go into the shared ones
   uint32_t rings_given_back = 0;                 // when it was refused
   EventRing* ring = nullptr;                     // claimed on the first event
-  uint32_t tid = 0;
-  uint32_t thread_id = 0;    // ThreadDef.id; 0: it has not emitted anything yet
-  uint32_t place = 0;        // in the pool
-  uint8_t stack_looks = 0;   // in vain (program_memory.cc)
-  uintptr_t stack_from = 0;  // the thread's stack, as far as it was in use and looked at
+  OwnersValue<uint32_t> tid;
+  OwnersValue<uint32_t> thread_id;  // ThreadDef.id; 0: it has not emitted anything yet
+  uint32_t place = 0;               // in the pool
+  uint8_t stack_looks = 0;          // in vain (program_memory.cc)
+  uintptr_t stack_from = 0;         // the thread's stack, as far as it was in use and looked at
   uintptr_t stack_to = 0;
 
   // Open push/pop ranges, innermost last. Beyond kMaxRangeDepth only the depth is kept, and the loss counted.
@@ -61,51 +90,27 @@ struct ThreadState {
   uint64_t range_ids[kMaxRangeDepth] = {};
   uint16_t range_domains[kMaxRangeDepth] = {};  // index in the domain table: each domain has its own stack
 
-  // NCCL: depth of group calls, and where calls and launches are noted while an NCCL call or group of the
-  // application runs.
   OwnersCount nccl_call_depth;         // inside an intercepted nccl* function
   bool works_for_application = false;  // it has called NCCL, or launched a kernel that is not NCCL's
-  int nccl_group_depth = 0;            // GroupStart minus GroupEnd, as the application called them
-  nccl::CallBatch* nccl_batch = nullptr;
-  // Calls of a group whose start or end we did not see (injector/capture/nccl/torn_groups.h).
-  std::atomic<nccl::CallBatch*> nccl_held{nullptr};
-  // A group that ended without our seeing it; NCCL may still report its calls.
-  std::atomic<nccl::CallBatch*> nccl_ended{nullptr};
-  bool nccl_group_ended = false;   // until the next call; the probe's thread may have reported it
-  uint32_t nccl_ended_looks = 0;   // of the probe's thread
-  uint32_t nccl_patches_seen = 0;  // LatePatches() when the thread was last seen between two groups
-  bool nccl_api_open = false;      // NCCL reported a call, but not yet the end of its group
-  nccl::Awaited* nccl_api_awaited = nullptr;  // of its batch
-  bool nccl_api_group = false;  // a group that NCCL reports to its plugin, but no wrapper saw begin
-  // The last NCCL kernel launched outside of these; the profiler plugin's events refer to it.
-  uint32_t nccl_plugin_correlation = 0;  // 0: none, or all its calls have been reported
-  uint64_t nccl_plugin_plan = 0;         // 0: no call was reported yet
-  uint64_t nccl_plugin_launch_ns = 0;
-  bool nccl_plugin_told = false;  // some call of it was reported
-  uint64_t nccl_copies_plan = 0;  // plan of the one-sided calls that are copying now; 0: none
-  uint32_t nccl_copies = 0;       // launched for it so far, or captured
-  uint32_t nccl_last_copy = 0;    // correlation id, until it is certain that it is not captured
-  bool nccl_copies_captured = false;
-  // Correlation ids of the copies that NCCL has launched for the current call or group: the first ones and
-  // the last. It may launch nothing else for it.
-  uint32_t nccl_call_copies[kCallCopies] = {};
-  uint32_t nccl_call_copy_count = 0;  // of these
-  // On an NCCL thread: the calls that its last launch was for (injector/capture/nccl/awaited.h).
-  nccl::Awaited* nccl_awaited = nullptr;
-  uint64_t nccl_awaited_number = 0;
+  NcclSlot nccl;
 
   // Runtime-API allocation calls that contain a driver call which was counted already.
   uint32_t last_allocation_correlation = 0;
   uint64_t memory_call_began_ns = 0;  // entry of the driver call that obtains or releases memory
   uint32_t last_launch_correlation = 0;
-  std::atomic<uint32_t> newest_launch{0};  // correlation id, for other threads
-  uint32_t launch_weight = 0;              // of the current launch, if it is timed; else 0
-  uint64_t launch_entered_ns = 0;          // stamp
-  uint32_t instantiating_graph = 0;        // number of the CUDA graph being instantiated, 0: none
-  uint32_t graph_copy = 0;                 // correlation id of the call that copies a graph's nodes; 0: none
-  bool graph_copy_is_child = false;        // the copy goes into another graph
-  uint64_t graph_memory_graph = 0;  // graph in which the running call made an allocating or releasing node
-  uint32_t graph_node_type = 0;     // CUgraphNodeType of the node being made
+  std::atomic<uint32_t> newest_launch{0};   // correlation id, for other threads
+  uint32_t launch_weight = 0;               // of the current launch, if it is timed; else 0
+  OwnersValue<uint64_t> launch_entered_ns;  // stamp of the latest one; 0: none
+  CurrentCall driver_call;         // `since` is not set for launches: launch_entered_ns is when they begin
+  CurrentCall nccl_call;           // the outermost
+  uint64_t slow_call_entered = 0;  // stamp, of the slow function that the thread is in; 0: none
+  uint32_t slow_call_correlation = 0;
+  uint32_t slow_call = 0;            // callback id
+  uint32_t instantiating_graph = 0;  // number of the CUDA graph being instantiated, 0: none
+  uint32_t graph_copy = 0;           // correlation id of the call that copies a graph's nodes; 0: none
+  bool graph_copy_is_child = false;  // the copy goes into another graph
+  uint64_t graph_memory_graph = 0;   // graph in which the running call made an allocating or releasing node
+  uint32_t graph_node_type = 0;      // CUgraphNodeType of the node being made
 
   // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the
   // pool's next owner adds to them.
@@ -128,6 +133,9 @@ ThreadState& ClaimThreadState() noexcept;
 inline ThreadState& CurrentThread() noexcept {
   return current_thread != nullptr ? *current_thread : ClaimThreadState();
 }
+
+// Called on a thread that ends, before its state goes back to the pool. Null: no hook.
+extern std::atomic<void (*)(ThreadState& thread) noexcept> thread_end_hook;
 
 int UsedThreads() noexcept;
 ThreadState& ThreadAt(int index) noexcept;
@@ -157,8 +165,9 @@ void EnterNccl(ThreadState& thread) noexcept;
 bool AnyThreadInNccl() noexcept;
 
 // Whether this thread now allocates on NCCL's behalf: inside an application's NCCL call, or on an NCCL thread
-// that works for one. An NCCL thread has never called NCCL nor launched anybody else's kernel; an application
-// thread that allocates before it has done either, while another one is in NCCL, is mistaken for one.
+// that works for one. An NCCL thread has never called NCCL nor launched a kernel that is not NCCL's; an
+// application thread that allocates before it has done either, while another one is in NCCL, is mistaken for
+// one.
 inline bool AllocatesForNccl(const ThreadState& state) noexcept {
   return state.nccl_call_depth > 0 || (!state.works_for_application && AnyThreadInNccl());
 }
@@ -169,7 +178,8 @@ struct HostCost {
   uint64_t judged_ns = 0;       // of the timed events
   uint64_t interrupted_ns = 0;  // likewise
 
-  // What the budget is held against: how long a thread loses the processor is not up to us.
+  // The cost compared with the budget. It leaves out interruptions: we do not control how long a thread loses
+  // the processor.
   uint64_t budgeted_ns() const noexcept { return judged_ns * kHostCostSampling; }
   // An interruption was seen once and counts once: one in a timed event says nothing about the others.
   uint64_t estimated_ns() const noexcept { return budgeted_ns() + interrupted_ns; }

@@ -23,7 +23,7 @@ uint64_t KeyOfOwn(uint64_t exec, int32_t device) noexcept {
   return (exec ^ (uint64_t{1} << 62)) + static_cast<uint64_t>(device);
 }
 
-// And of an executable graph that this thread destroys.
+// The key of an executable graph that this thread destroys.
 uint64_t KeyOfEnding(uint32_t thread, uint32_t device) noexcept {
   return (uint64_t{3} << 61) + uint64_t{thread} * uint64_t{GraphMemory::kMaxDevices} + device;
 }
@@ -103,7 +103,7 @@ void AllocationLedger::Allocated(const AllocationEvent& event, uint32_t thread) 
                           .what = event.what};
   if (const LiveMemory* other = live_.Find(key); other != nullptr) {
     const LiveMemory copy = *other;
-    const bool ends = copy.ending_ns != 0;  // with its context: nobody will say so
+    const bool ends = copy.ending_ns != 0;  // with its context: no release will be reported
     if (event.what != kPhysical && !ends) Owe(key);
     if (copy.since_ns > event.time_ns) {  // the event's memory came first, but is reported late
       if (event.what == kImported) return;
@@ -189,7 +189,7 @@ void AllocationLedger::Settle(uint64_t until_ns) noexcept {
   EndSmallRun();
 }
 
-// Others may get its addresses before the call returns that ends it.
+// Other threads may get its addresses before the call that ends it returns.
 void AllocationLedger::ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept {
   if (const EndingContext* found = ending_contexts_.Find(thread); found != nullptr) {
     const EndingContext ending = *found;
@@ -260,7 +260,7 @@ void AllocationLedger::PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent&
   live_.Erase(key);
 }
 
-// What was mapped into a sparse array is not any more.
+// Memory mapped into a sparse array is unmapped with it.
 void AllocationLedger::ArrayEnded(const AllocationEvent& event, uint32_t thread) noexcept {
   PhysicalMemoryEvent end{};
   end.time_ns = event.time_ns;
@@ -270,7 +270,7 @@ void AllocationLedger::ArrayEnded(const AllocationEvent& event, uint32_t thread)
                         [&](uint64_t handle) noexcept { PhysicalEnded(handle, end, thread); });
 }
 
-// A new owner: what had the handle has ended, and the thread that ended it has not said so yet.
+// The handle has a new owner: the previous one has ended, and its thread has not reported that yet.
 void AllocationLedger::HandleTaken(uint64_t handle, uint64_t time_ns, uint64_t range_id,
                                    uint32_t thread) noexcept {
   PhysicalMemoryEvent event{};
@@ -325,7 +325,7 @@ void AllocationLedger::Take(const GraphMemoryNodeEvent& event) noexcept {
 
 // Its handle may be given out again at once, its memory goes before the call returns.
 void AllocationLedger::ExecDestroyed(const GraphCallEvent& event, uint32_t thread) noexcept {
-  ExecGone(event, thread);  // of the last one, should that not have been told
+  ExecGone(event, thread);  // of the previous one, in case its end was not reported
   graph_memory_.ExecEnded(event.exec, [&](const GraphMemory::Own& own) noexcept {
     const uint64_t key = KeyOfOwn(event.exec, own.device);
     const LiveMemory* memory = live_.Find(key);

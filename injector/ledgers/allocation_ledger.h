@@ -8,8 +8,8 @@
 // whose end was recorded when its address was reused. A release of unknown memory waits a second for its
 // allocation.
 //
-// Thread: whoever drains. Allocation: mappings, on growth. Failure: an allocation that finds no place is not
-// recorded, so that no level stays too high because its release is missing, and LOSS_DEFINITIONS_FULL is
+// Thread: the draining one. Allocation: mappings, on growth. Failure: an allocation that finds no place is
+// not recorded, so that no level stays too high because its release is missing, and LOSS_DEFINITIONS_FULL is
 // counted; a release of unknown memory is sent with 0 bytes and counted.
 #pragma once
 
@@ -90,7 +90,7 @@ class AllocationLedger {
 
   BatchBuilder* builder_;
   FlatMap<LiveMemory> live_{1 << 20};
-  FlatMap<uint32_t> owed_{1 << 16};       // releases that were recorded and have not been told yet
+  FlatMap<uint32_t> owed_{1 << 16};       // releases that were recorded and not reported yet
   FlatMap<EarlyRelease> early_{1 << 12};  // reported before their allocations
   FlatMap<uint64_t> ending_{
       1 << 10};  // by thread, which destroys an executable graph: the devices that it has memory on

@@ -75,6 +75,8 @@ uint32_t RecordKindOf(EventType type) noexcept {
     case EventType::kCommunicator:
     case EventType::kGraphNode:
       return kRecordNccl;
+    case EventType::kDriverCall:
+      return kRecordDriver;
     default:
       return kRecordAll;
   }
@@ -114,7 +116,7 @@ void EventDrain::ThreadBegan(int slot, const ThreadBeginsEvent& event) noexcept 
   DefineThread(writer);
 }
 
-// The kernel gives its number to another thread.
+// The kernel may reuse its thread id.
 void EventDrain::ThreadEnded(int slot) noexcept {
   if (writers_[slot].tid == 0) return;
   if (GivenName* given = GivenNameOf(writers_[slot].tid); given != nullptr) *given = {};
@@ -169,6 +171,10 @@ bool EventDrain::TellTimes(int slot, EventHeader* header, bool all) noexcept {
   }
   if (type == EventType::kLaunchTime) {
     uint64_t& entered = StampAt(*header, offsetof(LaunchTimeEvent, entered_ns));
+    entered = host_clock.RealtimeNs(entered);
+  }
+  if (type == EventType::kDriverCall) {
+    uint64_t& entered = StampAt(*header, offsetof(DriverCallEvent, entered_ns));
     entered = host_clock.RealtimeNs(entered);
   }
   if (type == EventType::kGraphCall) {
@@ -325,6 +331,8 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
     }
     case EventType::kGraphMemoryNode:
       return allocations_.Take(Payload<GraphMemoryNodeEvent>(header));
+    case EventType::kDriverCall:
+      return DriverCalled(Payload<DriverCallEvent>(header), thread);
     case EventType::kGraphCall:
       return OnGraphCall(Payload<GraphCallEvent>(header), thread);
     case EventType::kThreadName:
@@ -403,7 +411,7 @@ wire::RangeRow EventDrain::RangeOf(uint64_t id, const OpenRange& range, uint64_t
 void EventDrain::ClosedRange(const RangeCloseEvent& event) noexcept {
   const OpenRange* range = open_ranges_.Find(event.id);
   if (range == nullptr) {
-    // Closed by another thread, whose event overtook the opening one.
+    // Closed by another thread, whose event came before the opening one.
     if (early_closes_.Insert(event.id, event.time_ns) == nullptr)
       CountLoss(wire::LossReason::kLossDefinitionsFull);
     return;
@@ -444,6 +452,22 @@ void EventDrain::TookPayload(const RangePayloadEvent& event, std::string_view by
                                           .value = value,
                                           .kind = static_cast<wire::PayloadKind>(kind)});
   }
+}
+
+void EventDrain::DriverCalled(const DriverCallEvent& event, uint32_t thread) noexcept {
+  if (event.time_ns < event.entered_ns + kSlowDriverCallNs || event.function == nullptr) return;
+  // Not counted as left out: how many calls are slow depends on the machine.
+  if (!recording.Overlaps(event.entered_ns, event.time_ns) ||
+      (step_gate.in_use() && !step_gate.Overlaps(event.entered_ns, event.time_ns)))
+    return;
+  builder_->Add(wire::DriverCallRow{
+      .start_ns = event.entered_ns,
+      .end_ns = event.time_ns,
+      .function = builder_->String({event.function, strnlen(event.function, kMaxNameBytes)}),
+      .thread = thread,
+      .range = recording.Wants(kRecordNvtx) ? event.range_id : 0,
+      .result = event.result,
+      .by_nccl = event.by_nccl != 0});
 }
 
 void EventDrain::OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept {
@@ -492,19 +516,26 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
                ? 0
                : builder_->String(event_names.collective_how(number));
   };
+  const char* reduction = event.reduction == 0 || event_names.collective_reduction == nullptr
+                              ? nullptr
+                              : event_names.collective_reduction(event.reduction);
   const CollectiveNames names{.op = op == nullptr ? 0 : builder_->String(op),
                               .datatype = datatype == nullptr ? 0 : builder_->String(datatype),
                               .algorithm = how(event.algorithm),
-                              .protocol = how(event.protocol)};
+                              .protocol = how(event.protocol),
+                              .reduction = reduction == nullptr ? 0 : builder_->String(reduction)};
   builder_->Add(RowOf(event, names, event.thread == 0 ? thread : KnownThread(event.thread, thread)));
 }
 
-void EventDrain::Communicator(const CommunicatorEvent& event, std::string_view name) noexcept {
-  const char* made_by = event.made_by == 0 || event_names.collective_op == nullptr
+uint32_t EventDrain::MadeBy(uint16_t entry_point) noexcept {
+  const char* made_by = entry_point == 0 || event_names.collective_op == nullptr
                             ? nullptr
-                            : event_names.collective_op(static_cast<uint16_t>(event.made_by - 1));
-  builder_->DefineCommunicator(event, name.empty() ? 0 : builder_->String(name),
-                               made_by == nullptr ? 0 : builder_->String(made_by));
+                            : event_names.collective_op(static_cast<uint16_t>(entry_point - 1));
+  return made_by == nullptr ? 0 : builder_->String(made_by);
+}
+
+void EventDrain::Communicator(const CommunicatorEvent& event, std::string_view name) noexcept {
+  builder_->DefineCommunicator(event, name.empty() ? 0 : builder_->String(name), MadeBy(event.made_by));
 }
 
 void EventDrain::PlanLaunched(const PlanLaunchEvent& event) noexcept {
@@ -528,6 +559,12 @@ void EventDrain::NoteHostState() noexcept {
     state.open_ranges[state.open_range_count++] = range->name;
     id = range->parent_id;
   }
+  const auto note = [this](const CreationSlot& slot, CreationRow& row) noexcept {
+    row.known = slot.Read(&row.facts);
+    if (row.known) row.made_by = MadeBy(row.facts.made_by);
+  };
+  note(creating_communicator, state.creating);
+  note(refused_communicator, state.refused);
   builder_->SetHostState(state);
 }
 

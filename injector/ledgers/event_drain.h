@@ -25,7 +25,7 @@ class EventDrain {
   // published some time after its clock was read.
   void Drain(uint64_t until_ns) noexcept;
 
-  // The batch in progress gets what the main thread is in, and the process's input and output.
+  // Adds the main thread's state and the process's input and output to the batch in progress.
   void NoteHostState() noexcept;
 
   // The process ends: ranges that are still open become rows that say so.
@@ -51,7 +51,7 @@ class EventDrain {
     uint32_t bytes;
     char text[kMaxThreadNameBytes];
   };
-  // Whose events are read from a ring, which is not always who has it now.
+  // The thread whose events are being read from a ring; the ring may have a new owner by now.
   struct Writer {
     uint32_t id = 0;  // ThreadDef.id
     uint32_t tid = 0;
@@ -82,17 +82,19 @@ class EventDrain {
   void OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept;
   void ClosedRange(const RangeCloseEvent& event) noexcept;
   void Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept;
+  void DriverCalled(const DriverCallEvent& event, uint32_t thread) noexcept;
   void OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept;
   void Collective(const CollectiveEvent& event, uint32_t thread) noexcept;
   void TookPayload(const RangePayloadEvent& event, std::string_view bytes) noexcept;
   void Communicator(const CommunicatorEvent& event, std::string_view name) noexcept;
+  uint32_t MadeBy(uint16_t entry_point) noexcept;  // String
   void PlanLaunched(const PlanLaunchEvent& event) noexcept;
   uint32_t DomainName(uint64_t handle) noexcept;
 
   BatchBuilder* builder_;
   Writer writers_[kRingSlots] = {};            // of the next event of each ring
   uint64_t last_ns_[kRingSlots] = {};          // time of the last event that was looked at
-  uint64_t last_entered_ns_[kRingSlots] = {};  // launch, where each is timed
+  uint64_t last_entered_ns_[kRingSlots] = {};  // launch, if every launch is timed
   GivenName given_names_[kRingSlots] = {};
   static constexpr size_t kDefined = 4096;
   uint32_t defined_[kDefined] = {};  // ids of threads in shared rings that were defined lately, by their rest

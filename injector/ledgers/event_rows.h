@@ -25,7 +25,8 @@ inline wire::LaunchRow RowOf(const LaunchEvent& event, uint32_t thread) noexcept
           .range = event.range_id,
           .fallback_range = event.range_id == 0 ? event.fallback_range_id : 0,
           .graph = event.graph,
-          .may_lack_record = event.may_lack_record != 0};
+          .may_lack_record = event.may_lack_record != 0,
+          .owner = event.owner};
 }
 
 inline wire::AllocationRow RowOf(const AllocationEvent& event, uint32_t thread) noexcept {
@@ -102,7 +103,7 @@ inline wire::PlanRow RowOf(const PlanLaunchEvent& event, uint64_t from_correlati
 
 // Ids of strings.
 struct CollectiveNames {
-  uint32_t op, datatype, algorithm, protocol;
+  uint32_t op, datatype, algorithm, protocol, reduction;
 };
 
 inline wire::CollectiveRow RowOf(const CollectiveEvent& event, const CollectiveNames& names,
@@ -124,7 +125,8 @@ inline wire::CollectiveRow RowOf(const CollectiveEvent& event, const CollectiveN
           .result = event.result,
           .algorithm = names.algorithm,
           .protocol = names.protocol,
-          .channels = event.channels};
+          .channels = event.channels,
+          .reduction = names.reduction};
 }
 
 }  // namespace gpuprobe::injector

@@ -54,7 +54,7 @@ void GraphMemory::Moved(uint64_t graph, uint64_t child) noexcept {
   const uint64_t list = *number;
   graphs_.Erase(child);
   ForEachNode(list, [&](const Node& node) noexcept {
-    // What it releases may have been allocated by the other one.
+    // A node may release memory that the other graph's node allocated.
     node.releases ? Releases(graph, node.address) : Add(graph, node);
   });
   Drop(list);
@@ -86,8 +86,7 @@ void GraphMemory::Drop(uint64_t number) noexcept {
   lists_.Erase(number);
 }
 
-// Bytes of the union of all its allocations, less those that outlive the launch: they are counted by
-// themselves.
+// Bytes of the union of its allocations, without those that outlive the launch, which are counted separately.
 GraphMemory::Own GraphMemory::OwnOn(uint64_t list, int32_t device) noexcept {
   Own own{.address = 0, .bytes = 0, .device = device};
   size_t count = 0;

@@ -9,8 +9,8 @@
 //   later one the address of an earlier one). The union of their addresses is what the graph needs for
 //   itself, and what the driver keeps for it from the first launch until the executable graph is destroyed.
 // Not known: the granules that the driver rounds to, and which graphs share physical memory because they
-// never run at the same time; only cuDeviceGetGraphMemAttribute knows, which we must not call. Thread:
-// whoever drains. Allocation: mappings, on growth. Failure: nodes that find no place are not reported.
+// never run at the same time; only cuDeviceGetGraphMemAttribute knows, which we must not call. Thread: the
+// draining one. Allocation: mappings, on growth. Failure: nodes that find no place are not reported.
 #pragma once
 
 #include <cstddef>
@@ -81,7 +81,7 @@ class GraphMemory {
     bool releases;         // what another graph, or a call, allocated
     bool released_inside;  // by the same graph
   };
-  // The nodes of a graph, which lives as long as the graph or something that was instantiated from it.
+  // The nodes of a graph; kept as long as the graph or anything instantiated from it.
   struct List {
     uint64_t first;
     uint64_t last;

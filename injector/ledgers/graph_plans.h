@@ -6,7 +6,7 @@
 // nodes are known by their graph. CUDA pairs the nodes of the two graphs by the order in which they were
 // made; this class does the same with those that carry calls. If their numbers differ, it is no longer known
 // what the nodes carry, and their kernels are known only by name. The nodes of a child graph count as its
-// parent's, in the place where it was added. Thread: whoever drains. Allocation: mappings, on growth.
+// parent's, in the place where it was added. Thread: the draining one. Allocation: mappings, on growth.
 // Failure: nodes that do not fit are not updated; their plans become unknown.
 #pragma once
 

@@ -1,8 +1,8 @@
 // The name of an operator's range without PyTorch's numbers.
 //
 // torch.autograd.profiler.emit_nvtx opens a range around each operator and numbers it, as in "aten::mm, seq =
-// 3, op_id = 20, sizes = [[8, 4], [4, 2]]". Each call would be a name of its own, a million in an hour. What
-// belongs together is what the operator's name says: "aten::mm". Pure.
+// 3, op_id = 20, sizes = [[8, 4], [4, 2]]". Each call would be a name of its own, a million in an hour. So
+// only the operator's name is kept: "aten::mm". Pure.
 #pragma once
 
 #include <cstddef>

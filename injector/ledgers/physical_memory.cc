@@ -57,8 +57,8 @@ bool PhysicalMemory::Released(uint64_t handle, uint64_t began_ns) noexcept {
   return DropReference(handle, entry, &entry->references, began_ns);
 }
 
-// The last reference from before an import, given back by a call that began before it: the handle is
-// another's.
+// The last reference from before an import, released by a call that began before the import: the handle now
+// belongs to other memory.
 bool PhysicalMemory::DropReference(uint64_t handle, Handle* entry, uint32_t* count,
                                    uint64_t began_ns) noexcept {
   --*count;

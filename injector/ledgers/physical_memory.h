@@ -9,8 +9,8 @@
 // The driver reuses handles and addresses, possibly before the thread that released them has reported it. A
 // late event is recognised by when its call began, and belongs to the previous owner. Unknown memory was made
 // before the probe was there, and memory imported from another process is followed only for its bindings:
-// neither was counted for this process. Thread: whoever drains. Allocation: mappings, on growth. Failure:
-// what finds no place is not followed, and LOSS_DEFINITIONS_FULL is counted.
+// neither was counted for this process. Thread: the draining one. Allocation: mappings, on growth. Failure:
+// memory that finds no place is not tracked, and LOSS_DEFINITIONS_FULL is counted.
 #pragma once
 
 #include <cstdint>

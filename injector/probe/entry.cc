@@ -4,8 +4,8 @@
 
 extern "C" {
 
-// Called by the driver inside cuInit when CUDA_INJECTION64_PATH names this library. 1: fine (whatever became
-// of the probe).
+// Called by the driver inside cuInit when CUDA_INJECTION64_PATH names this library. Returns 1, success,
+// whether or not the probe started.
 __attribute__((visibility("default"))) int InitializeInjection() noexcept {
   gpuprobe::injector::StartProbe();
   return 1;

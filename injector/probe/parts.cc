@@ -11,8 +11,8 @@ namespace gpuprobe::injector {
 
 namespace {
 
-// In the order in which they start.
-const Part* const kParts[] = {&kNvtxPart, &kNcclPart, &kMemoryPart, &kSandboxPart};
+// In the order in which they start: NCCL's patches for the sandbox part, too.
+const Part* const kParts[] = {&kSandboxPart, &kNvtxPart, &kNcclPart, &kMemoryPart};
 
 void ForEach(void (*Part::*step)() noexcept) noexcept {
   for (const Part* part : kParts) {

@@ -1,5 +1,5 @@
-// Calls all capture parts in their order: at the start, at every flush, when somebody asks for a look, and at
-// the end.
+// Calls all capture parts in their order: at the start, at every flush, at every requested look, and at the
+// end.
 #pragma once
 
 namespace gpuprobe::injector {

@@ -15,6 +15,7 @@
 #include "injector/base/program_functions.h"
 #include "injector/base/roomy_stack.h"
 #include "injector/base/settings.h"
+#include "injector/capture/cupti/driver_calls.h"
 #include "injector/capture/cupti/graph_calls.h"
 #include "injector/capture/cupti/launches.h"
 #include "injector/capture/cupti/main_thread_waits.h"
@@ -114,7 +115,7 @@ void AddRejected(const Settings::Rejected& rejected, TextBuffer<1024>* line) noe
   }
 }
 
-// Lines about the environment: only what a person got wrong, and once in a job.
+// Prints lines about the environment: only about mistakes, and once per job.
 void ReportSettings(const Settings& settings, const Identity& identity) noexcept {
   CountSelf(SelfCounter::kSettingsRejected, static_cast<uint64_t>(settings.rejected()));
   if (settings.unknown() > 0 && identity.local_rank <= 0) {
@@ -138,7 +139,7 @@ void ReportSettings(const Settings& settings, const Identity& identity) noexcept
   }
 }
 
-// True when there is, or will be, somebody to send to.
+// True when there is, or will be, a collector.
 bool FindCollector(Probe& p) noexcept {
   p.places = FindSocketPlaces(p.settings.Text(SettingIndex("GPUPROBE_SOCKET")), getenv("XDG_RUNTIME_DIR"),
                               geteuid());
@@ -210,7 +211,7 @@ CuptiSession::StartResult StartSession(Probe& p) noexcept {
 
 // On the thread that calls exit(), after the handlers that were registered later than ours.
 void OnExit() noexcept {
-  // In this order: under a filter of the program's, asking the kernel who we are may be the end.
+  // In this order: under a filter of the program's, the system call for our process id may kill the process.
   if (probe != nullptr && !probe->thread.finish_requested() && InWatchedProcess())
     probe->thread.Finish(ProbeThread::End::kExit);
 }
@@ -282,6 +283,7 @@ void StartOnce() noexcept {
   if (recording.Wants(kRecordDeviceWork)) AddLaunchHooks();
   if (recording.Wants(kRecordMemory | kRecordNccl)) AddGraphHooks();
   AddWaitHooks();
+  if (recording.Wants(kRecordDriver)) AddDriverCallHooks();
   const CuptiSession::StartResult result =
       has_cupti ? StartSession(*made) : CuptiSession::StartResult::kNoCupti;
   const bool verbose = made->settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
@@ -295,6 +297,7 @@ void StartOnce() noexcept {
   options.budget_percent =
       static_cast<uint32_t>(made->settings.Number(SettingIndex("GPUPROBE_OVERHEAD_BUDGET")));
   options.compares_launches = made->settings.Flag(SettingIndex("GPUPROBE_COMPARE_LAUNCHES"));
+  options.samples_host = made->settings.Flag(SettingIndex("GPUPROBE_HOST_SAMPLES"));
   const HelloFacts facts{
       .has_gpu_times = result == CuptiSession::StartResult::kCapturing && recording.Wants(kRecordDeviceWork),
       .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection,

@@ -76,8 +76,9 @@ bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcep
   governor_.Init(options.budget_percent, recording.kinds & kRecordGraphsWhole
                                              ? wire::DetailLevel::kDetailLevelGraphs
                                              : wire::DetailLevel::kDetailLevelFull);
-  // Who this is goes out before the program runs on, if a collector is there: a process that dies within a
-  // millisecond is then one that was cut off, not one that was never seen. The socket does not block.
+  // If a collector is there, Hello is sent before the program continues: a process that dies within a
+  // millisecond is then reported as cut off, instead of never seen. The socket does not block.
+  if (options.samples_host) sampler_.Enable();
   greeted_ = connection_->open() && sender_.Greet(*identity_, facts_);
   if (greeted_) sender_.SendGreeting();
   return StartOwnThread(Main, this);
@@ -121,9 +122,10 @@ bool ProbeThread::Called(uint32_t* seen) noexcept {
 // `seen` is the wake word from before the work: a wake that came during it ends the sleep at once.
 void ProbeThread::SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept {
   while (!finishing() && !Called(&seen)) {
+    sampler_.Tick(finish_requested_);
     const int64_t left = deadline_ms - MonotonicMs();
     if (left <= 0) return;
-    FutexWait(wake_word, seen, left);
+    FutexWait(wake_word, seen, sampler_.RestMs(left));
   }
 }
 
@@ -147,8 +149,8 @@ bool ProbeThread::ConnectToStarted() noexcept {
   const int64_t deadline = MonotonicMs() + options_.connect_wait_ms;
   bool started = false;
   while (MonotonicMs() < deadline && MayStillConnect()) {
-    // Who holds the lock looks once more before it starts one: the collector of whoever held it before may
-    // just have come up.
+    // The lock's holder looks once more before it starts a collector: the one started by the previous holder
+    // may just have come up.
     if (connection_->TryPlaces(*places_) >= 0) break;
     if (!started && autostart_->prepared()) {
       const Autostart::Result result = autostart_->TryStart();
@@ -180,7 +182,7 @@ bool ProbeThread::ConnectToStarted() noexcept {
   return true;
 }
 
-// The first process of a run says where it is, once the collector has said so.
+// The first process of a run prints where the run is recorded, once the collector has reported it.
 void ProbeThread::SayPlace() noexcept {
   if (said_place_ || sender_.recording_to() == nullptr) return;
   said_place_ = true;
@@ -190,7 +192,7 @@ void ProbeThread::SayPlace() noexcept {
   Say(line.view());
 }
 
-// Why nothing is recorded any more.
+// Prints why recording has ended.
 void ProbeThread::SayEnd() noexcept {
   const bool refused = sender_.refusal()[0] != '\0';
   if (!options_.verbose && !refused) return;
@@ -200,8 +202,8 @@ void ProbeThread::SayEnd() noexcept {
   Say(line.view());
 }
 
-// A program that is over before the collector has answered: whoever started it waits, being its first
-// process.
+// The program may end before the collector has answered; its first process, which started the collector,
+// waits for the answer.
 void ProbeThread::AwaitPlace() noexcept {
   const int64_t wait = ExitTimeLeftMs() < kPlaceWaitMs ? ExitTimeLeftMs() : kPlaceWaitMs;
   const int64_t deadline = MonotonicMs() + wait;
@@ -215,7 +217,7 @@ void ProbeThread::AwaitPlace() noexcept {
   }
 }
 
-// Nobody will read what is captured: releases CUPTI, once the driver is up, and everything else now.
+// No collector will read the records: releases CUPTI, once the driver is up, and everything else now.
 void ProbeThread::GiveUp() noexcept {
   CloseLifecycle();
   while (session_->capturing() && !session_->driver_is_up() && !finishing()) {
@@ -310,7 +312,7 @@ void ProbeThread::SayGoodbye() noexcept {
     }
     const bool said = sender_.SayBye(facts, left);
     if (said) {
-      // Whoever has not even answered Hello yet is not there, or finds everything in the socket.
+      // A collector that has not even answered Hello is gone, or finds everything in the socket.
       const int silence = facts.ends_collector ? left
                           : sender_.welcomed() ? kExitSilenceMs
                                                : static_cast<int>(kExitReconnectMs);
@@ -344,7 +346,8 @@ bool ProbeThread::TryAgain() noexcept {
   return false;
 }
 
-// Only where one was started before, and never without end: a collector that keeps dying has its reason.
+// Only where one was started before, and at most kMaxStarts times: a collector that keeps dying has a reason
+// to.
 void ProbeThread::StartAnother() noexcept {
   if (!autostart_->prepared() || starts_ >= kMaxStarts) return;
   const Autostart::Result result = autostart_->TryStart();
@@ -369,6 +372,7 @@ void ProbeThread::PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept {
     const int64_t left = deadline_ms - MonotonicMs();
     sent = sender_.Pump(left < kPumpSliceMs ? static_cast<int>(left > 0 ? left : 0) : kPumpSliceMs);
     if (left <= 0 || finishing() || Called(&seen)) return;
+    sampler_.Tick(finish_requested_);
   }
 }
 
@@ -437,7 +441,7 @@ void ProbeThread::RefreshVersions() noexcept {
   stream_->builder.DefineVersions(versions_);
 }
 
-// What the probe has cost decides how much of the device's work is recorded from now on.
+// Chooses how much of the device's work is recorded from now on, by the probe's cost so far.
 void ProbeThread::HoldBudget() noexcept {
   const uint64_t now_ns = MonotonicNs();
   uint64_t cost_ns = TotalHostCost().budgeted_ns() + session_->completion_ns();
@@ -447,6 +451,7 @@ void ProbeThread::HoldBudget() noexcept {
     cost_ns += launch_cost.cupti_ns();
   }
   const wire::DetailLevel level = governor_.Judge(now_ns, cost_ns);
+  sampler_.Allow(level <= wire::DetailLevel::kDetailLevelGraphs);
   if (level == wire::DetailLevel::kDetailLevelOff) {
     if (session_->capturing() && session_->driver_is_up()) session_->Stop();
     Transition(LifecycleState::kLive, LifecycleState::kYielded);

@@ -1,13 +1,14 @@
 // The probe's own thread: it collects, encodes and sends while the program computes, and sends Bye when the
 // program ends.
 //
-// It calls the capture parts, the CUPTI session, drain, builder, sender and autostart in turn. Thread: Start
-// on the starting thread, Finish on the one that calls exit(), everything else on itself; all signals are
-// blocked there, and the guard keeps its own CUDA callbacks out. Allocation: its stack. Failure: without a
-// collector it closes the probe and ends.
+// It calls the capture parts, the CUPTI session, drain, builder, sender and autostart in turn, and samples
+// the program's threads while it waits. Thread: Start on the starting thread, Finish on the one that calls
+// exit(), everything else on itself; all signals are blocked there, and the guard keeps its own CUDA
+// callbacks out. Allocation: its stack. Failure: without a collector it closes the probe and ends.
 #pragma once
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "injector/core/identity.h"
 #include "injector/ledgers/stream.h"
 #include "injector/probe/sender.h"
+#include "injector/sampling/host_sampler.h"
 #include "injector/send/autostart.h"
 #include "injector/send/connection.h"
 
@@ -32,6 +34,7 @@ class ProbeThread {
     bool verbose = false;
     uint32_t budget_percent = 0;  // 0: no limit
     bool compares_launches = true;
+    bool samples_host = true;
   };
 
   // All of these outlive the thread. `connection` may be open already; otherwise `autostart` was prepared.
@@ -43,6 +46,7 @@ class ProbeThread {
         autostart_(autostart),
         places_(places),
         identity_(identity),
+        sampler_(getpid(), stream),
         sender_(&stream->queue, connection, &stream->builder.history()) {}
 
   // False when the process cannot have another thread.
@@ -51,7 +55,7 @@ class ProbeThread {
   // What ends the recording.
   enum class End {
     kExit,    // of the process
-    kFilter,  // which would kill the process for what the thread does; the process goes on
+    kFilter,  // a system-call filter that would kill the process for our calls; the process continues
   };
   // Waits until the last records are sent, at most exit_wait_ms; never joins. Once.
   void Finish(End end) noexcept;
@@ -92,6 +96,7 @@ class ProbeThread {
   Autostart* autostart_;
   const SocketPlaces* places_;
   const Identity* identity_;
+  HostSampler sampler_;
   Sender sender_;
   Options options_;
   HelloFacts facts_;

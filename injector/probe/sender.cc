@@ -86,7 +86,7 @@ void Sender::End() noexcept {
   queue_->SetConnected(false);
 }
 
-// What was sent and not acknowledged is sent again to whoever comes next.
+// Unacknowledged data is sent again to the next collector.
 void Sender::Break() noexcept {
   if (ended_ || broken_) return;
   if (said_ended_ || !refusal_.empty()) return End();
@@ -104,7 +104,8 @@ bool Sender::IsSilentFor(int64_t milliseconds) const noexcept {
   return !welcomed_ && MonotonicMs() - greeted_ms_ >= milliseconds;
 }
 
-// On the first connection nobody can have anything of us yet. Later only the collector knows where to go on.
+// On the first connection no collector can have any of our data. Later only the collector knows where to
+// resume.
 bool Sender::MaySendBatches() noexcept {
   if (first_ || welcomed_ || keeps_nothing_) return true;
   if (!IsSilentFor(kWelcomeBackWaitMs)) return false;
@@ -125,7 +126,7 @@ Sender::Step Sender::SendSome(const char* data, size_t size, size_t* offset) noe
     case Connection::Result::kClosed:
       break;
   }
-  ListenForFlush();  // the reason may have been said before the door was closed
+  ListenForFlush();  // the reason may have arrived before the connection was closed
   Break();
   return Step::kBroken;
 }
@@ -273,7 +274,7 @@ bool Sender::ListenForFlush() noexcept {
       Cursor cursor{heard_ + used, heard_ + heard_size_};
       uint64_t length = 0;
       if (!cursor.Varint(&length)) break;
-      if (length > sizeof(heard_) - 16) {  // no word of the collector is that long
+      if (length > sizeof(heard_) - 16) {  // no message of the collector's is that long
         End();
         return flush;
       }

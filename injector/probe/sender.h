@@ -38,10 +38,10 @@ class Sender {
   Sender(SendQueue* queue, Connection* connection, DefinitionHistory* history = nullptr) noexcept
       : queue_(queue), connection_(connection), history_(history) {}
 
-  // Queues Hello, which goes before everything else. Whenever the connection is new.
+  // Queues Hello, which goes before everything else. Call for every new connection.
   bool Greet(const Identity& identity, const HelloFacts& facts) noexcept;
 
-  // Sends of Hello what the socket takes at once. For the starting thread: takes no lock.
+  // Sends as much of Hello as the socket takes at once. For the starting thread: takes no lock.
   void SendGreeting() noexcept;
 
   // Sends what waits, for at most `milliseconds`; 0: what the socket takes at once. True when nothing waits
@@ -54,28 +54,28 @@ class Sender {
   // when the time is over, or when the connection broke.
   bool AwaitComplete(int milliseconds, int silence_ms) noexcept;
 
-  // Reads what the collector said. True when it asks for everything that is complete now.
+  // Reads the collector's replies. True when it requests all complete records now.
   bool ListenForFlush() noexcept;
-  // Since the last call it asked for what is held back because of something that still runs.
+  // Whether, since the last call, the collector requested records that are held back by work that still runs.
   bool TakeUnfinished() noexcept {
     const bool asked = unfinished_;
     unfinished_ = false;
     return asked;
   }
 
-  // The run's directory, once the collector has asked for the user to be told; null: it has not.
+  // The run's directory, once the collector has asked us to report it to the user; null before.
   const char* recording_to() const noexcept {
     return recording_to_.empty() ? nullptr : recording_to_.c_str();
   }
 
   bool ended() const noexcept { return ended_; }
-  // The collector is gone without a word: connect again and call Greet.
+  // The collector is gone without an announcement: connect again and call Greet.
   bool broken() const noexcept { return broken_; }
   // The collector answered the last Hello.
   bool welcomed() const noexcept { return welcomed_; }
-  // What the collector said when it refused us, else empty.
+  // The collector's reason for refusing us, else empty.
   const char* refusal() const noexcept { return refusal_.c_str(); }
-  // Where the collector records, as it said; empty: it did not.
+  // Where the collector records, as reported by it; empty: not reported.
   const char* run_directory() const noexcept { return run_directory_.c_str(); }
 
  private:

@@ -37,15 +37,15 @@ class BatchBuilder : public Definitions {
     if (kernels.rows() + block.rows > kMaxRows) Seal();
     PutKernels(block, &kernels);
   }
-  // Told with the batch that is sealed next.
+  // Reported with the batch that is sealed next.
   void NotePool(const PoolSample& sample) noexcept { pools_.Note(sample); }
   // The host state to send with the next batches; does not by itself make a batch worth sending.
   void SetHostState(const HostStateRow& state) noexcept { host_state_ = state; }
-  // For what has no row of its own.
+  // Counts records that have no row.
   UnrecordedCounts& unrecorded() noexcept { return unrecorded_; }
 
-  // True when the batch holds anything that is worth sending. What collecting records takes is not: each
-  // flush adds to it.
+  // True when the batch holds anything that is worth sending. The cost of collecting records does not count:
+  // each flush adds to it.
   bool HasContent() const noexcept {
     return rows() != tables_.Of<wire::OverheadRow>().rows() || pending().size != 0;
   }

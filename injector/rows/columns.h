@@ -1,7 +1,7 @@
 // Columns of varints, and tables of them: a columnar message before it is sealed.
 //
-// Every record kind is one such table, whose columns wire.proto describes (proto/columns.h). Thread: whoever
-// holds the builder's lock. Allocation: none; row_tables.h carves all columns out of one mapping, large
+// Every record kind is one such table, whose columns wire.proto describes (proto/columns.h). Thread: the one
+// that holds the builder's lock. Allocation: none; row_tables.h carves all columns out of one mapping, large
 // enough for the most rows that a batch may have, so that writing a value needs no check.
 #pragma once
 

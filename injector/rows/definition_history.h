@@ -27,7 +27,8 @@ class DefinitionHistory {
   // Encoded fields of Batch.
   void Append(const char* fields, size_t size) noexcept;
 
-  // A restated batch with everything so far, valid until the next call. Null when there is nothing to say.
+  // A restated batch with everything so far, valid until the next call. Null when there is nothing to
+  // restate.
   const char* Frame(size_t* size) noexcept;
   bool complete() const noexcept { return !overflowed_.load(std::memory_order_acquire); }
 

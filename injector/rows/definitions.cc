@@ -86,6 +86,21 @@ uint32_t Definitions::Site(const SiteKey& key) noexcept {
   return interned.id;
 }
 
+uint32_t Definitions::Frame(const FrameKey& key) noexcept {
+  const Interned interned = frames_.Intern(key);
+  // 0 from a full table: the sample then says that its stack is not known.
+  if (!interned.is_new) return interned.id;
+  using Tag = wire::HostFrameTag;
+  Define(wire::BatchTag::kHostFrames, 6 * kFieldOverhead, [&](WireWriter& def) noexcept {
+    def.add_uint32(Number(Tag::kId), interned.id);
+    def.add_uint32(Number(Tag::kCaller), key.caller);
+    def.add_uint32(Number(Tag::kFunction), key.function);
+    def.add_uint32(Number(Tag::kFile), key.file);
+    def.add_uint32(Number(Tag::kLine), key.line);
+  });
+  return interned.id;
+}
+
 void Definitions::DefineThread(uint32_t id, uint32_t tid, std::string_view name, bool main,
                                std::string_view given_name) noexcept {
   using Tag = wire::ThreadDefTag;

@@ -1,5 +1,5 @@
-// What ids mean: names, kernel sites, threads, devices, communicators, as definitions that wait for the next
-// batch.
+// What ids mean: names, kernel sites, frames, threads, devices, communicators, as definitions that wait for
+// the next batch.
 //
 // Rows refer to them by id. Thread: one at a time, under the lock of stream.h. Allocation: the tables'
 // mappings at Init; none for a definition. Failure: a definition that finds no room has the batch sealed; if
@@ -42,9 +42,10 @@ class Definitions {
   // LOSS_DEFINITIONS_FULL).
   uint32_t String(std::string_view text) noexcept;
   uint32_t KernelName(const char* name, uint32_t epoch) noexcept;
-  // It will be asked for soon.
+  // Prefetches a name that will be looked up soon.
   void ExpectKernelName(const char* name) const noexcept { strings_.ExpectPointer(name); }
   uint32_t Site(const SiteKey& key) noexcept;
+  uint32_t Frame(const FrameKey& key) noexcept;
 
   // Definitions and conditions.
   void DefineThread(uint32_t id, uint32_t tid, std::string_view name, bool main,
@@ -67,7 +68,7 @@ class Definitions {
   [[nodiscard]] bool Init(char* memory, void (*make_room)(Definitions* self) noexcept) noexcept;
   // Encoded, as fields of Batch.
   const WireBuffer& pending() const noexcept { return pending_; }
-  // They are in a batch that will be sent.
+  // The pending definitions are in a batch that will be sent.
   void Sent() noexcept;
 
  private:
@@ -78,6 +79,7 @@ class Definitions {
   void (*make_room_)(Definitions* self) noexcept = nullptr;
   StringInterner strings_;
   SiteInterner sites_;
+  FrameInterner frames_;
   DefinitionHistory history_;
 };
 

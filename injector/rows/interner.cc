@@ -116,14 +116,6 @@ Interned StringInterner::InternPointer(const char* text, uint32_t epoch) noexcep
   return result;
 }
 
-std::string_view StringInterner::TextForTest(uint32_t id) noexcept {
-  std::string_view text;
-  entries_.ForEach([&](uint64_t /*key*/, const Entry& entry) {
-    if (entry.id == id) text = {text_.data() + entry.offset, entry.length};
-  });
-  return text;
-}
-
 Interned SiteInterner::Intern(const SiteKey& key) noexcept {
   uint64_t hash = HashSite(key);
   while (const Entry* entry = entries_.Find(hash)) {
@@ -133,6 +125,17 @@ Interned SiteInterner::Intern(const SiteKey& key) noexcept {
   if (entries_.size() >= kMaxSites) {
     entries_.Clear();
     hash = HashSite(key);
+  }
+  if (entries_.Insert(hash, {key, next_id_}) == nullptr) return {};
+  return {next_id_++, true};
+}
+
+Interned FrameInterner::Intern(const FrameKey& key) noexcept {
+  uint64_t hash = MixBits(uint64_t{key.caller} << 32 | key.function) ^
+                  MixBits((uint64_t{key.file} << 32 | key.line) + kStep);
+  while (const Entry* entry = entries_.Find(hash)) {
+    if (entry->key == key) return {entry->id, false};
+    hash += kStep;
   }
   if (entries_.Insert(hash, {key, next_id_}) == nullptr) return {};
   return {next_id_++, true};

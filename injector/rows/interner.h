@@ -3,8 +3,8 @@
 //
 // The batch builder asks it for ids and sends new ones. A full table is cleared and starts again with new
 // ids, so that memory stays bounded and nothing is lost; the collector then sees a second id with the same
-// meaning. Thread: whoever holds the builder's lock. Allocation: mappings, on growth. Failure: id 0 ("none")
-// when the kernel gives no memory.
+// meaning. Thread: the one that holds the builder's lock. Allocation: mappings, on growth. Failure: id 0
+// ("none") when the kernel gives no memory.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,8 @@ class StringInterner {
   // number that changes whenever the pointer may have come to mean another text; within one epoch the text is
   // compared once.
   Interned InternPointer(const char* text, uint32_t epoch) noexcept;
-  // Fetches what InternPointer will look at.
+  // Prefetches the cache entry that InternPointer will read.
   void ExpectPointer(const char* text) const noexcept { __builtin_prefetch(cache_ + PlaceOf(text)); }
-
-  // Text of an id of the current generation, for tests. Empty if it is not known.
-  std::string_view TextForTest(uint32_t id) noexcept;
 
  private:
   struct Entry {
@@ -92,6 +89,34 @@ class SiteInterner {
   static constexpr size_t kMaxSites = 65536;
 
   FlatMap<Entry> entries_{kMaxSites};
+  uint32_t next_id_ = 1;
+};
+
+// What wire.proto's HostFrame holds, without its id.
+struct FrameKey {
+  uint32_t caller;  // id
+  uint32_t function;
+  uint32_t file;
+  uint32_t line;
+
+  bool operator==(const FrameKey&) const = default;
+};
+
+// Stacks as a tree: frames with the same callers share them. Ids refer to each other, so a full table is not
+// cleared: what is new is refused from then on.
+class FrameInterner {
+ public:
+  static constexpr size_t kMaxFrames = 32768;
+
+  Interned Intern(const FrameKey& key) noexcept;
+
+ private:
+  struct Entry {
+    FrameKey key;
+    uint32_t id;
+  };
+
+  FlatMap<Entry> entries_{kMaxFrames};
   uint32_t next_id_ = 1;
 };
 

@@ -1,8 +1,8 @@
 // Encodes kernel records, a block at a time, into the columns of a Kernels message.
 //
 // Kernels are nearly all of the traffic, so a block is written column by column instead of record by record,
-// which halves the instructions. Thread: whoever holds the builder's lock. Allocation: none. Failure: none;
-// the columns have room for kMaxRows.
+// which halves the instructions. Thread: the one that holds the builder's lock. Allocation: none. Failure:
+// none; the columns have room for kMaxRows.
 #pragma once
 
 #include <cstdint>

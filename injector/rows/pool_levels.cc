@@ -6,7 +6,7 @@ namespace gpuprobe::injector {
 
 namespace {
 
-// The first of the highest, in whatever order they come.
+// Keeps the highest value, and the earliest time of it, in whatever order they come.
 void Raise(uint64_t bytes, uint64_t time_ns, uint64_t* peak_bytes, uint64_t* peak_ns) noexcept {
   if (bytes < *peak_bytes || (bytes == *peak_bytes && *peak_ns != 0 && time_ns >= *peak_ns)) return;
   *peak_bytes = bytes;
@@ -16,7 +16,7 @@ void Raise(uint64_t bytes, uint64_t time_ns, uint64_t* peak_bytes, uint64_t* pea
 }  // namespace
 
 // The place of the sample's pool, or a new one. An address is given out again once its pool is destroyed;
-// until then, and of a pool that is gone, releases are still told.
+// until then releases are still reported, even those of a destroyed pool.
 PoolLevel* PoolLevels::PoolFor(const PoolSample& sample) noexcept {
   PoolLevel* free = nullptr;
   PoolLevel* found = nullptr;

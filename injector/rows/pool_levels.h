@@ -5,8 +5,8 @@
 // cuMemPoolGetAttribute: on the program's threads it would run inside a callback, on ours it could meet a
 // pool that the program destroys at that moment). One row per pool and batch, however often it was used: the
 // peaks are exact, the levels those of the last operation. Records come in any order; the latest time wins.
-// Thread: whoever holds the builder's lock. Allocation: none. Failure: a pool for which there is no place is
-// counted as LOSS_DEFINITIONS_FULL, once.
+// Thread: the one that holds the builder's lock. Allocation: none. Failure: a pool for which there is no
+// place is counted as LOSS_DEFINITIONS_FULL, once.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +64,7 @@ class PoolLevels {
       put(pools_[i]);
     }
   }
-  // The levels taken did not arrive: reports everything again.
+  // The levels taken were not delivered: reports everything again.
   void TellAgain() noexcept;
 
  private:

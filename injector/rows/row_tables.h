@@ -1,7 +1,7 @@
 // The tables of all row types: what a batch holds besides its definitions.
 //
-// One table for each row type of wire_rows.h; whatever is done to all of them is a fold over that list.
-// Thread: whoever holds the builder's lock. Allocation: none; the memory is handed in. Failure: none; a table
+// One table for each row type of wire_rows.h; an operation on all tables is a fold over that list. Thread:
+// the one that holds the builder's lock. Allocation: none; the memory is handed in. Failure: none; a table
 // that does not admit a row has to be sealed first.
 #pragma once
 

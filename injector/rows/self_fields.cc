@@ -120,6 +120,19 @@ void EncodeSelf(WireWriter& batch, const UnrecordedCounts& counts, uint64_t reco
   counts.Encode(self);
 }
 
+static void EncodeCreation(WireWriter& state, wire::HostStateTag tag, const CreationRow& row) noexcept {
+  using Tag = wire::CommunicatorCreationTag;
+  if (!row.known) return;
+  WireWriter fields(state, Number(tag));
+  fields.add_fixed64(Number(Tag::kHash), row.facts.hash);
+  fields.add_fixed64(Number(Tag::kParent), row.facts.parent);
+  fields.add_int32(Number(Tag::kRank), row.facts.rank);
+  fields.add_int32(Number(Tag::kRanks), row.facts.ranks);
+  fields.add_uint32(Number(Tag::kMadeBy), row.made_by);
+  fields.add_fixed64(Number(Tag::kSinceNs), row.facts.since_ns);
+  fields.add_sint32(Number(Tag::kResult), row.facts.result);
+}
+
 void EncodeHostState(WireWriter& batch, const HostStateRow& state) noexcept {
   using Tag = wire::HostStateTag;
   WireWriter fields(batch, Number(wire::BatchTag::kHostState));
@@ -127,6 +140,8 @@ void EncodeHostState(WireWriter& batch, const HostStateRow& state) noexcept {
     fields.add_uint32(Number(Tag::kOpenRanges), state.open_ranges[i - 1]);
   fields.add_uint64(Number(Tag::kIoBytes), state.io_bytes);
   if (state.last_wait_end_ns != 0) fields.add_fixed64(Number(Tag::kLastWaitEndNs), state.last_wait_end_ns);
+  EncodeCreation(fields, Tag::kCreating, state.creating);
+  EncodeCreation(fields, Tag::kRefused, state.refused);
   if (state.blocked_in == 0) return;
   fields.add_uint32(Number(Tag::kBlockedIn), state.blocked_in);
   fields.add_fixed64(Number(Tag::kBlockedSinceNs), state.blocked_since_ns);

@@ -1,21 +1,22 @@
 // The fields of a batch that are no rows: what the probe reports about itself, and what the host is doing.
 //
-// Thread: whoever holds the builder's lock. Allocation: none. Failure: none; with too many unknown kinds, the
-// last place counts the rest.
+// Thread: the one that holds the builder's lock. Allocation: none. Failure: none; with too many unknown
+// kinds, the last place counts the rest.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "gpuprobe/v1/wire_tags.h"
+#include "injector/core/host_state.h"
 #include "injector/rows/wire_writer.h"
 
 namespace gpuprobe::injector {
 
-// What CUPTI delivered and has no rows. Cumulative.
+// Counts what CUPTI delivered but no row records. Cumulative.
 class UnrecordedCounts {
  public:
-  // A record of a CUpti_ActivityKind that nobody decodes.
+  // A record of a CUpti_ActivityKind that the decoder does not know.
   void UnknownKind(uint32_t kind) noexcept;
   // A copy that is too small for a record of its own.
   void SmallCopy(wire::CopyDirection direction, uint64_t bytes, uint64_t duration_ns) noexcept;
@@ -40,6 +41,12 @@ class UnrecordedCounts {
   Copies small_copies_[kDirections] = {};
 };
 
+struct CreationRow {
+  CommunicatorCreation facts = {};
+  uint32_t made_by = 0;  // String
+  bool known = false;
+};
+
 struct HostStateRow {
   static constexpr size_t kMaxRanges = 16;
   uint64_t io_bytes = 0;
@@ -48,6 +55,8 @@ struct HostStateRow {
   uint32_t blocked_in = 0;  // String
   size_t open_range_count = 0;
   uint32_t open_ranges[kMaxRanges] = {};  // Strings, innermost first
+  CreationRow creating;
+  CreationRow refused;
 };
 
 // As fields of Batch. `records` and `batches`: with this one, sent and made so far.

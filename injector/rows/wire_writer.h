@@ -1,9 +1,9 @@
 // Makes protozero usable in code without exceptions, and provides the bounded buffer that it writes to.
 //
-// Only this header may know the trick: protozero's reader throws and its writer's destructor catches, which
-// does not compile without exceptions. We use only the writer, on a buffer that cannot throw, so the keywords
-// are compiled away around its headers. Thread: any, one writer at a time. Allocation: none. Failure: a field
-// that does not fit is not written and sets `overflowed`.
+// protozero's reader throws and its writer's destructor catches, which does not compile without exceptions.
+// We use only the writer, on a buffer that cannot throw, so the keywords are compiled away around its
+// headers. Only this header includes protozero. Thread: any, one writer at a time. Allocation: none. Failure:
+// a field that does not fit is not written and sets `overflowed`.
 #pragma once
 
 #include <algorithm>

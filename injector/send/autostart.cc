@@ -29,8 +29,8 @@ bool Inherited(const char* entry) noexcept {
   return true;
 }
 
-// The kernel gives the collector, once it is nobody's child, to the nearest ancestor that adopts orphans. If
-// that is this program, it would find the collector among its children, which ends only after the program.
+// Once the collector is orphaned, the kernel reparents it to the nearest subreaper. If that is this program,
+// it would find the collector among its children, and the collector ends only after the program.
 bool AdoptsOrphans() noexcept {
   int adopts = 0;
   return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &adopts, 0, 0, 0) == 0 && adopts != 0);
@@ -95,7 +95,7 @@ bool Autostart::FindProgram(const char* library_path) noexcept {
 bool Autostart::FindSocket(const SocketPlaces& places, bool* silent) noexcept {
   problem_ = "no folder for its socket";
   if (places.configured) {
-    // A collector can only come to be there if the folder exists and nothing else has the name.
+    // A collector can listen there only if the folder exists and nothing else has the name.
     *silent = true;
     if (places.count == 0) return false;
     const char* path = places.paths[0].c_str();

@@ -1,11 +1,10 @@
 // Starts a collector when none answers, so that users need to set only one environment variable.
 //
 // The program must notice none of it: no child, no SIGCHLD, no open descriptor and no delay. So a short-lived
-// intermediate process starts the collector, which then belongs to whoever adopts orphans: the nearest
-// subreaper above, or PID 1. If that is this program, none is started. One lock file for
-// each socket lets one of many ranks do it. Thread: Prepare on the starting thread (it reads the
-// environment), TryStart on the probe's own. Allocation: two small mappings. Failure: an enum, a counter, and
-// the reason in `problem`.
+// intermediate process starts the collector, which the kernel then reparents to the nearest subreaper above,
+// or to PID 1. If that is this program, no collector is started. One lock file for each socket lets exactly
+// one of many ranks start it. Thread: Prepare on the starting thread (it reads the environment), TryStart on
+// the probe's own. Allocation: two small mappings. Failure: an enum, a counter, and the reason in `problem`.
 #pragma once
 
 #include <climits>
@@ -37,9 +36,9 @@ class Autostart {
 
   // Finds where this process would like its run to be recorded. Before Prepare.
   void FindDirectory(const char* out_setting, const char* executable) noexcept;
-  // Finds the program beside the library and the socket that it is to listen on. False when there is none of
-  // these, or no directory; `silent` then says whether that deserves no line: the
-  // configured socket cannot exist.
+  // Finds the program beside the library and the socket that it is to listen on. False when one of them is
+  // missing, or there is no directory; `silent` then says whether to print nothing: the configured socket
+  // cannot exist.
   bool Prepare(const char* library_path, const SocketPlaces& places, const char* const* environment,
                bool* silent) noexcept;
 
@@ -73,9 +72,9 @@ class Autostart {
   const char* problem_ = "";
 };
 
-// Runs `program` as nobody's child: own session, descriptors 0-2 on /dev/null and no others, default signals,
-// the given environment. 0, or an errno (that of exec included). The caller gets no SIGCHLD and has no child
-// to wait for. Blocks until exec has happened.
+// Runs `program` detached from the caller: own session, descriptors 0-2 on /dev/null and no others, default
+// signals, the given environment. 0, or an errno (that of exec included). The caller gets no SIGCHLD and has
+// no child to wait for. Blocks until exec has happened.
 int SpawnDetached(const char* program, char* const* arguments, char* const* environment) noexcept;
 
 }  // namespace gpuprobe::injector

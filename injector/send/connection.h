@@ -39,7 +39,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Never blocks. False: nobody listens there, or the listener is not trusted (neither our user nor root).
+  // Never blocks. False: no listener, or one that is not trusted (neither our user nor root).
   bool TryConnect(const char* path) noexcept;
   // The first of `places` that answers; its index, or -1.
   int TryPlaces(const SocketPlaces& places) noexcept;

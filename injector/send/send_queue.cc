@@ -109,7 +109,7 @@ void SendQueue::GiveBack(uint64_t from, uint64_t to) noexcept {
   if (from < to) madvise(memory_.data() + from, to - from, MADV_DONTNEED);
 }
 
-// Without it a queue that is never quite empty would touch all of its pages in turn.
+// Returns pages to the kernel: a queue that is never quite empty would otherwise touch all of them in turn.
 void SendQueue::ReturnPages() noexcept {
   if (tail_ < returned_ + kReturnBytes) return;
   GiveBack(std::max(returned_, FrontEnd()), tail_);
@@ -146,16 +146,6 @@ uint64_t SendQueue::Clear() noexcept {
   }
   ReturnPages();
   return records;
-}
-
-size_t SendQueue::frames() const noexcept {
-  const Lock lock(mutex_);
-  return frames_;
-}
-
-size_t SendQueue::unsent() const noexcept {
-  const Lock lock(mutex_);
-  return unsent_;
 }
 
 }  // namespace gpuprobe::injector

@@ -1,4 +1,4 @@
-// A bounded queue of encoded frames, from whoever seals a batch to the sender: one ring of bytes.
+// A bounded queue of encoded frames, from the thread that seals a batch to the sender: one ring of bytes.
 //
 // A sent frame stays until the collector has it on record, so that it can be sent again to the successor of a
 // collector that died:
@@ -52,18 +52,17 @@ class SendQueue {
   // Drops all frames and returns how many records they carried.
   uint64_t Clear() noexcept;
 
-  size_t frames() const noexcept;  // sent or not
-  size_t unsent() const noexcept;
   // The latest number, and all records, of the frames that were released as on record.
   // Without the lock: Hello is made on a thread that the application waits on.
   uint64_t released_sequence() const noexcept { return released_sequence_.load(std::memory_order_relaxed); }
   uint64_t released_records() const noexcept { return released_records_.load(std::memory_order_relaxed); }
 
-  // Whether there is a collector: what a full queue drops is counted as lost for that reason. Any thread.
+  // Whether there is a collector: it decides the loss reason for records that a full queue drops. Any thread.
   void SetConnected(bool connected) noexcept { connected_.store(connected, std::memory_order_relaxed); }
   bool connected() const noexcept { return connected_.load(std::memory_order_relaxed); }
 
  private:
+  friend struct SendQueueCounts;  // tests' model of it
   struct Header {
     uint64_t span;  // to the next header; 0: the rest of the ring is unused
     uint32_t offset;

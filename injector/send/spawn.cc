@@ -54,7 +54,7 @@ int RunProgram(void* data) noexcept {
   _exit(127);
 }
 
-// The intermediate: its end makes the collector an orphan, so that the program is nobody's parent.
+// The intermediate: its end makes the collector an orphan, so that the collector is not the program's child.
 int StartProgram(void* data) noexcept {
   auto* request = static_cast<SpawnRequest*>(data);
   if (clone(RunProgram, request->child_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, request) < 0)

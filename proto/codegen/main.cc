@@ -35,6 +35,7 @@ class Generator : public pb::compiler::CodeGenerator {
     write("_tags.h", [&](Printer& out) { WriteTags(*file, out); });
     write("_rows.h", [&](Printer& out) { WriteRows(tables, out); });
     write("_records.h", [&](Printer& out) { WriteRecords(tables, out); });
+    write("_writers.h", [&](Printer& out) { WriteWriters(tables, out); });
     write("_lines.h", [&](Printer& out) { WriteLines(tables, out); });
     write("_lines.json", [&](Printer& out) { WriteLinesJson(tables, out); });
     return true;

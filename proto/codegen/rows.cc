@@ -67,11 +67,11 @@ void WriteColumns(const TableSpec& table, const Side& side, Printer& out) {
   for (const ColumnSpec& column : table.columns) {
     out.Print(
         "      wire::Column<$number$, wire::Role::$role$, wire::Coding::$coding$, $member$, $of$, "
-        "$none$>$end$\n",
+        "$none$, $text$>$end$\n",
         "number", std::to_string(column.field->number()), "role", RoleOf(column), "coding", CodingOf(column),
         "member", Member(table, side, column.member), "of", Member(table, side, column.of), "none",
-        column.options.may_be_none() ? "true" : "false", "end",
-        &column == &table.columns.back() ? ">;" : ",");
+        column.options.may_be_none() ? "true" : "false", "text", column.options.string() ? "true" : "false",
+        "end", &column == &table.columns.back() ? ">;" : ",");
   }
 }
 
@@ -174,6 +174,33 @@ void WriteRecords(const std::vector<TableSpec>& tables, Printer& out) {
                 table.key->name());
     WriteFields(table, out);
     out.Print("};\n");
+  }
+  out.Print("\n}  // namespace gpuprobe::wire\n");
+}
+
+void WriteWriters(const std::vector<TableSpec>& tables, Printer& out) {
+  out.Print(
+      "#pragma once\n\n#include \"gpuprobe/v1/wire_records.h\"\n\nnamespace gpuprobe::wire {\n\n"
+      "// Where records go: the message of their kind in a batch, of which `first` is the first row, and its "
+      "columns.\ntemplate <typename Record>\nstruct WriterOf;\n");
+  for (const TableSpec& table : tables) {
+    out.Print("\ntemplate <>\nstruct WriterOf<model::$row$> {\n", "row", NameOf(table, kCollector));
+    if (table.key == nullptr) {
+      out.Print(
+          "  static auto& In(v1::Batch& batch, const auto& /*first*/) { return *batch.mutable_$field$(); }\n",
+          "field", table.in_batch->name());
+    } else {
+      out.Print(
+          "  static auto& In(v1::Batch& batch, const auto& first) {\n    auto& m = *batch.add_$field$();\n"
+          "    m.set_$key$(first.$key$);\n    return m;\n  }\n",
+          "field", table.in_batch->name(), "key", table.key->name());
+    }
+    out.Print("  static void Fields(v1::$message$& m, auto&& take) {\n    take(", "message",
+              table.message->name());
+    for (const ColumnSpec& column : table.columns)
+      out.Print("$comma$*m.mutable_$field$()", "comma", &column == &table.columns.front() ? "" : ", ",
+                "field", column.field->name());
+    out.Print(");\n  }\n};\n");
   }
   out.Print("\n}  // namespace gpuprobe::wire\n");
 }

@@ -18,6 +18,8 @@ void WriteTags(const google::protobuf::FileDescriptor& file, Printer& out);
 void WriteRows(const std::vector<TableSpec>& tables, Printer& out);
 // wire_records.h: the collector's rows, read from libprotobuf's messages, and a visitor for each kind.
 void WriteRecords(const std::vector<TableSpec>& tables, Printer& out);
+// wire_writers.h: how the collector's rows are put into libprotobuf's messages.
+void WriteWriters(const std::vector<TableSpec>& tables, Printer& out);
 // wire_lines.h: what `gpuprobe export` prints of each row; wire_lines.json: the same lists, for tests.
 void WriteLines(const std::vector<TableSpec>& tables, Printer& out);
 void WriteLinesJson(const std::vector<TableSpec>& tables, Printer& out);

@@ -30,12 +30,19 @@ bool ReadNumber(const char* name, int* value) {
   return true;
 }
 
-// One launch has one launcher, and on one host every rank is its child.
+// mpirun and srun name their job. Another launcher of this host is every rank's parent.
+std::string JobName() {
+  if (const char* job = std::getenv("PMIX_NAMESPACE"); job != nullptr) return job;
+  const char* job = std::getenv("SLURM_JOB_ID");
+  const char* step = std::getenv("SLURM_STEP_ID");
+  if (job != nullptr && step != nullptr) return std::string(job) + "." + step;
+  return std::to_string(getppid());
+}
+
 std::string DefaultIdFile() {
   const char* folder = std::getenv("TMPDIR");
-  const char* job = std::getenv("PMIX_NAMESPACE");
   return std::string(folder != nullptr ? folder : "/tmp") + "/ddp-id-" + std::to_string(getuid()) + "-" +
-         std::to_string(getppid()) + (job != nullptr ? std::string("-") + job : std::string());
+         JobName();
 }
 
 void WriteId(const std::string& path, const ncclUniqueId& id) {
@@ -74,6 +81,11 @@ RankIdentity FindRankIdentity() {
   if (ReadNumber("OMPI_COMM_WORLD_RANK", &identity.rank) &&
       ReadNumber("OMPI_COMM_WORLD_SIZE", &identity.world_size)) {
     ReadNumber("OMPI_COMM_WORLD_LOCAL_RANK", &identity.local_rank);
+    return identity;
+  }
+  if (ReadNumber("SLURM_PROCID", &identity.rank) &&
+      ReadNumber("SLURM_STEP_NUM_TASKS", &identity.world_size)) {
+    ReadNumber("SLURM_LOCALID", &identity.local_rank);
     return identity;
   }
   return RankIdentity();

@@ -32,7 +32,7 @@ class LanguageModel(nn.Module):
 
 with joined() as (rank, _):
     # All ranks have the same seed; the simulated node, whose NCCL moves no values, could not compare the parameters.
-    model = DistributedDataParallel(LanguageModel().cuda(), init_sync=False)
+    model = DistributedDataParallel(LanguageModel().cuda())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     for _ in range(STEPS):

@@ -11,7 +11,7 @@ STEPS = 100
 BATCH, LENGTH, WIDTH = 8, 128, 256
 
 with joined() as (rank, _):
-    model = torch.compile(DistributedDataParallel(transformer(2, WIDTH).cuda(), init_sync=False))
+    model = torch.compile(DistributedDataParallel(transformer(2, WIDTH).cuda()))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     for _ in range(STEPS):

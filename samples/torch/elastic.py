@@ -23,7 +23,7 @@ parser.add_argument("--kill", action="store_true", help="die by SIGKILL instead 
 options = parser.parse_args()
 
 with joined() as (rank, ranks):
-    model = DistributedDataParallel(transformer(2, WIDTH).cuda(), init_sync=False)
+    model = DistributedDataParallel(transformer(2, WIDTH).cuda())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     first = 0
     if os.path.exists(options.checkpoint):

@@ -13,7 +13,7 @@ STEPS = 12
 BATCH, LENGTH, WIDTH = 4, 64, 256
 
 with joined() as (rank, ranks):
-    model = DistributedDataParallel(transformer(2, WIDTH).cuda(), init_sync=False)
+    model = DistributedDataParallel(transformer(2, WIDTH).cuda())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     for _ in range(STEPS - 1 if rank == ranks - 1 else STEPS):

@@ -11,7 +11,7 @@ STEPS = 20
 BATCH, LENGTH, WIDTH = 32, 256, 1024
 
 with joined() as (rank, ranks):
-    model = DistributedDataParallel(transformer(4, WIDTH).cuda(), init_sync=False)
+    model = DistributedDataParallel(transformer(4, WIDTH).cuda())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     length = 2 * LENGTH if rank == ranks - 1 else LENGTH

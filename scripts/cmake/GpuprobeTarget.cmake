@@ -11,7 +11,8 @@
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(_launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE_PROGRAM})
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    ${CMAKE_CURRENT_LIST_DIR}/ccache.sh ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${_launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${_launcher})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${_launcher})
@@ -131,7 +132,8 @@ function(gpuprobe_test name)
   if(GPUPROBE_SANITIZE STREQUAL "thread")
     set(sanitizer TSAN)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+  # Disabled tests are those that others run, in processes of their own.
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_FILTER "-*DISABLED_*"
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}" ENVIRONMENT "${sanitizer}_OPTIONS=${ARG_SANITIZER_OPTIONS}")
 endfunction()
 

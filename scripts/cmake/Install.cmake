@@ -1,22 +1,26 @@
 # `cmake --install build/release` makes build/dist, a tree that works when it is copied elsewhere:
 #   bin/gpuprobe            finds lib/libgpuprobe.so beside itself, and its shared libraries by $ORIGIN/../lib
+#   libexec/                gpuprobe-simulate, which `gpuprobe simulate` executes; finds libraries in the same way
 #   lib/                    the injector, and every shared library that the program needs and the C library does not bring; libstdc++
 #                           is linked anew for older C libraries (scripts/cmake/libstdcxx), libgcc_s is the system's
 #   share/                  manual pages, and completions for bash and zsh
 #   samples/                programs to run under the probe
 #   README.md, docs/        with every page that they link to
-# Both binaries are stripped. `cmake --install build/release --component debug` puts their debug information into bin/.debug and
+# All of ours is stripped. `cmake --install build/release --component debug` puts the debug information into bin/.debug, libexec/.debug and
 # lib/.debug, where gdb looks for it.
 # `cpack --config build/release/CPackConfig.cmake` packs the same tree as a tarball.
 
 if(TARGET gpuprobe_program)
   # DT_RPATH, because a library that is found by DT_RUNPATH does not help to find the libraries that it needs itself.
-  set_target_properties(gpuprobe_program PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  target_link_options(gpuprobe_program PRIVATE -Wl,--disable-new-dtags)
+  foreach(_target gpuprobe_program gpuprobe_simulate_program)
+    set_target_properties(${_target} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+    target_link_options(${_target} PRIVATE -Wl,--disable-new-dtags)
+  endforeach()
   install(TARGETS gpuprobe_program RUNTIME DESTINATION bin)
-  install(CODE "set(GPUPROBE_PROGRAM \"$<TARGET_FILE:gpuprobe_program>\")")
+  install(TARGETS gpuprobe_simulate_program RUNTIME DESTINATION libexec)
+  install(CODE "set(GPUPROBE_PROGRAM \"$<TARGET_FILE:gpuprobe_program>\")\nset(_simulate \"$<TARGET_FILE:gpuprobe_simulate_program>\")")
   install(CODE [[
-    file(GET_RUNTIME_DEPENDENCIES EXECUTABLES "${GPUPROBE_PROGRAM}" RESOLVED_DEPENDENCIES_VAR _libraries
+    file(GET_RUNTIME_DEPENDENCIES EXECUTABLES "${GPUPROBE_PROGRAM}" "${_simulate}" RESOLVED_DEPENDENCIES_VAR _libraries
       UNRESOLVED_DEPENDENCIES_VAR _unresolved
       PRE_EXCLUDE_REGEXES "^ld-linux.*" "^lib(c|m|dl|pthread|rt|resolv|gcc_s)\\.so")
     if(_unresolved)
@@ -72,6 +76,7 @@ function(gpuprobe_split_debug target folder)
 endfunction()
 if(TARGET gpuprobe_program)
   gpuprobe_split_debug(gpuprobe_program bin)
+  gpuprobe_split_debug(gpuprobe_simulate_program libexec)
 endif()
 if(TARGET gpuprobe_libstdcxx)
   install(CODE "set(_library \"$<TARGET_FILE_NAME:gpuprobe_libstdcxx>\")\nset(_strip \"${CMAKE_STRIP}\")")

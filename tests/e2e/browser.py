@@ -18,14 +18,14 @@ except ImportError:
         sys.exit("the browser environment lacks Playwright")
     found = subprocess.run([os.path.join(SOURCE, "scripts", "browser-env.sh"), "--check"], capture_output=True, text=True)
     if found.returncode != 0:
-        print("SKIPPED:", found.stderr.strip())
+        print("skipped:", found.stderr.strip())
         sys.exit(SKIPPED)
     os.environ["GPUPROBE_IN_BROWSER_ENV"] = "1"
     os.execv(found.stdout.strip(), [found.stdout.strip(), "-B", *sys.argv])
 
 PROGRAM = shutil.which("chromium")
 if PROGRAM is None:
-    print("SKIPPED: no chromium: run scripts/install-deps.sh")
+    print("skipped: no chromium: run scripts/install-deps.sh")
     sys.exit(SKIPPED)
 
 # (path in report.json, unit, words) of each number that the page says where it has it from.

@@ -3,7 +3,7 @@
     GPUPROBE_BUILD_DIR=$PWD/build/release python3 -B tests/e2e/fault_matrix.py [--seed N] [--faults N] [--healthy N] [--ranks N] [--only KIND]
 
 Each run is a job of `gpuprobe simulate` that goes through a real collector. A seed decides everything about it, and the table prints the arguments that
-repeat a run. Culprit, beginning and size of a fault are drawn at random; a draw whose fault does not matter in the simulation's own schedule (truth.json)
+repeat a run. Culprit, beginning and size of a fault are drawn at random; a draw whose fault does not matter in the simulation's own schedule (simulated.py)
 is drawn again, and such draws are counted. A healthy job may have findings that its schedule proves, such as the bubble of a short pipeline, and no others.
 """
 import argparse
@@ -18,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 
-BUILD = os.environ.get("GPUPROBE_BUILD_DIR") or sys.exit("GPUPROBE_BUILD_DIR is not set")
-GPUPROBE = os.path.join(BUILD, "collector", "gpuprobe")
+import simulated
+from simulated import GPUPROBE
 
 # Share of a step that a slow rank must cost while it is late: twice what the analysis asks of such steps (2.5 %).
 LEAST_COST = 0.05
@@ -38,14 +38,13 @@ class Run:
     def __init__(self, arguments):
         folder = tempfile.mkdtemp(prefix="gpuprobe-matrix-")
         try:
-            command = [GPUPROBE, "simulate", *arguments, "--out", os.path.join(folder, "run"), "--truth", folder]
+            command = [GPUPROBE, "simulate", *arguments, "--out", os.path.join(folder, "run")]
             finished = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=300)
             if finished.returncode != 0:
                 raise RuntimeError(f"{' '.join(command)}: {finished.stderr}")
             with open(os.path.join(folder, "run", "report.json"), encoding="utf-8") as file:
                 self.report = json.load(file)
-            with open(os.path.join(folder, "truth.json"), encoding="utf-8") as file:
-                self.truth = json.load(file)
+            self.truth = simulated.truth(*arguments)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

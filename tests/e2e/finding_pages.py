@@ -1,7 +1,8 @@
 """The pages of docs/findings/: what of them the program says, and the commands that show it.
 
 A page begins with the finding's id, its picture, and a screen: commands, and the lines about the finding that the last of them prints. Below stands when the
-finding is reported, in the words of `gpuprobe help findings`. `python3 tests/e2e/finding_pages.py --write` renews screens and conditions.
+finding is reported, in the words of `gpuprobe help findings`. README.md lists the pages by topic. `python3 tests/e2e/finding_pages.py --write` renews screens,
+conditions and the list.
 """
 import os
 import re
@@ -14,26 +15,10 @@ from harness import GPUPROBE, SOURCE
 FOLDER = os.path.join(SOURCE, "docs", "findings")
 INDEX = os.path.join(FOLDER, "README.md")
 
-# Screens that are not made anew, each with the reason.
-RECORDED_ONCE = {
-    "allocation-failed": "the program must run on for ten seconds after the refusal",
-    "duplicate-rank": "ids of processes differ from run to run",
-    "costly-capture": "the cost is measured, so its figures differ from run to run",
-    "device-clock": "needs a library that fakes the clock of the program alone",
-    "detail-dropped": "takes two million records",
-    "graph-nodes": "the cost is measured, so its figures differ from run to run",
-    "hang-over": "times of day differ from run to run",
-    "no-step-recorded": "needs a program that knows its steps",
-    "rank-died": "a rank is killed while it runs",
-    "rank-stopped": "a rank is stopped while it runs",
-}
-# Pages without a screen, each with the reason.
-WITHOUT_SCREEN = {
-    "pool-footprint": "no program on the simulated node fragments a pool this much",
-    "straggler-unexplained": "the simulated job has no fault that its steps do not show",
-}
-
 _SCREEN = re.compile(r"^```\n(\$ .*?)^```\n", re.MULTILINE | re.DOTALL)
+_LIST = re.compile(r"^(## (.+)\n\| finding \| in short \|\n\|---\|---\|\n)(?:\|.*\n)*", re.MULTILINE)
+# Why a page has no screen, or one that is not made anew.
+_WITHOUT = re.compile(r"^<!-- screen: (none|made once), (.+) -->$", re.MULTILINE)
 _CONDITION = re.compile(r"^\*\*Reported when\*\* (.*)\.$", re.MULTILINE)
 
 
@@ -46,11 +31,29 @@ def text_of(finding):
         return file.read()
 
 
+def _help():
+    return subprocess.run([GPUPROBE, "help", "findings"], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
 def conditions():
     """When each finding is reported, by its id, and what "holds up the others" means."""
-    lines = subprocess.run([GPUPROBE, "help", "findings"], check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = _help()
     found = dict(re.fullmatch(r"  ([a-z-]+) +(.*)", line).groups() for line in lines if line.startswith("  "))
     return found, next(line for line in lines if line.startswith("A rank holds up the others"))
+
+
+def index():
+    """README.md with its lists as they should be: each topic's findings with the titles of their pages."""
+    topics, rows = {}, []
+    for line in _help()[1:]:
+        if line.startswith("  "):
+            finding = line.split()[0]
+            rows.append(f"| [{finding}]({finding}.md) | {text_of(finding).partition(chr(10))[0][2:]} |\n")
+        elif line.endswith(":"):
+            rows = topics.setdefault(line[:-1], [])
+    with open(INDEX, encoding="utf-8") as file:
+        page = file.read()
+    return _LIST.sub(lambda match: match[1] + "".join(topics.pop(match[2], [])), page) + "".join(f"\nmissing: {topic}" for topic in topics)
 
 
 def condition_on(page):
@@ -66,6 +69,11 @@ def screen_on(page):
     lines = match[1].splitlines(keepends=True)
     commands = [line[2:].strip() for line in lines if line.startswith("$ ")]
     return commands, "".join(line for line in lines if not line.startswith("$ "))
+
+
+def keeps_screen(page):
+    """Whether its screen is not made anew."""
+    return _WITHOUT.search(page) is not None
 
 
 def run_screen(page, cwd):
@@ -89,7 +97,7 @@ def lines_about(finding, printed):
 def _renew(finding, condition):
     page = text_of(finding)
     renewed = _CONDITION.sub(lambda _: f"**Reported when** {condition}.", page, count=1)
-    if screen_on(page)[0] and finding not in RECORDED_ONCE:
+    if screen_on(page)[0] and not keeps_screen(page):
         with tempfile.TemporaryDirectory(prefix="gpuprobe-pages-") as cwd:
             shown = lines_about(finding, run_screen(page, cwd))
         commands = "".join(f"$ {command}\n" for command in screen_on(page)[0])
@@ -105,3 +113,6 @@ if __name__ == "__main__":
         sys.exit("usage: finding_pages.py --write")
     for name, words in conditions()[0].items():
         _renew(name, words)
+    text = index()
+    with open(INDEX, "w", encoding="utf-8") as file:
+        file.write(text)

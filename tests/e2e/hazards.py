@@ -77,7 +77,7 @@ SUBJECTS = {
     "The edges of the process": ["host_edges"],
     "Other tools in the same process": ["bad_situations.OtherTools", "foreign_plugin", "cupti_tools"],
     "Programs built in special ways": ["built_otherwise"],
-    "`gpuprobe run` and the terminal": ["run", "terminal"],
+    "`gpuprobe run` and the terminal": ["run", "run_signals", "run_ranks", "terminal"],
     "Wrong or missing settings, sockets and libraries": ["host_is_sacred", "versions"],
     "Identities and clocks": ["odd_identities"],
     "Running out of memory and queues": ["memory", "recording"],

@@ -1,13 +1,15 @@
 """What gpuprobe answers about simulated jobs, where test_scenarios.py asks for findings: comparisons, patterns of parallelism, advice.
 
-Each answer is held against the schedule: what `gpuprobe simulate` was told, or its truth.json.
+Each answer is held against the schedule: what `gpuprobe simulate` was told, or the truth that follows from it (simulated.py).
 """
 import json
 import os
+import re
 import shutil
 import unittest
 
 import harness
+import simulated
 from harness import GPUPROBE
 
 # Healthy pairs in which nothing may be said to have changed.
@@ -18,13 +20,9 @@ class Simulated(harness.EndToEndTest):
 
     def simulate(self, scenario, *options):
         """(run directory, report, truth)"""
-        folder = self.path(f"{scenario}-{len(os.listdir(self.path()))}")
-        run = os.path.join(folder, "run")
-        self.run_well([GPUPROBE, "simulate", "--scenario", scenario, "--out", run, "--truth", folder, *options])
-        report = harness.read_report(run)
-        with open(os.path.join(folder, "truth.json")) as file:
-            truth = json.load(file)
-        return run, report, truth
+        run = self.path(f"{scenario}-{len(os.listdir(self.path()))}", "run")
+        self.run_well([GPUPROBE, "simulate", "--scenario", scenario, "--out", run, *options])
+        return run, harness.read_report(run), simulated.truth("--scenario", scenario, *options)
 
     def diff(self, a, b):
         return json.loads(self.run_well([GPUPROBE, "diff", a, b, "--json"]).stdout)
@@ -115,8 +113,21 @@ class Parallelism(Simulated):
         found = self.findings(report)
         self.assertIn("more microbatches", found["pipeline-bubble"]["advice"])
         self.assertIn("tensor parallelism", found["communication-bound"]["advice"])
-        _, report, _ = self.simulate("pipeline-slow-stage")
-        self.assertIn("Balance the stages", self.findings(report)["pipeline-bubble"]["advice"])
+
+    def test_time_lost_to_a_slow_stage_is_not_counted_again_as_bubble(self):
+        """What both findings cost together is what stages are idle, but for the part of the slow stage's work that the others do not have."""
+        _, report, truth = self.simulate("pipeline-slow-stage")
+        first, *others = [f for f in report["findings"] if f["severity"] != "info"]
+        self.assertEqual(first["id"], "straggler-slow-gpu")
+        bubble = next(f for f in others if f["id"] == "pipeline-bubble")
+        self.assertIn("more microbatches", bubble["advice"])
+        idle_ns = true_bubble(truth) * report["steps"]["time_ns"]["mean"]
+        stages = truth["pipeline"]["stages"]
+        slow = next(s for s in report["stragglers"] if s["rank"] == truth["slow"]["rank"])
+        extra_ns = slow["cause_ns_per_step"] / stages
+        self.assertAlmostEqual(first["cost_ns_per_step"] + bubble["cost_ns_per_step"], idle_ns + extra_ns, delta=0.02 * idle_ns)
+        share = float(re.search(r"it would be ([\d.]+) % of", bubble["statement"])[1]) / 100
+        self.assertAlmostEqual(share, truth["pipeline"]["ideal_bubble"], delta=0.05)
 
     def test_calls_inside_the_layers_are_no_buckets(self):
         _, report, _ = self.simulate("tensor-parallel")

@@ -45,13 +45,14 @@ class CarelessPrograms(harness.EndToEndTest):
         self.check_pointers("refused", env={"GPUPROBE_IN_SANDBOX": "1"})
 
     @hazard("NVTX is called with a text that another thread unmaps in the meantime", sees="output and status unchanged",
-            counted="each range has the text or is called (unreadable)")
+            counted="each range has as much of the text as was there, or is called (unreadable)")
     def test_pointers_to_what_another_thread_unmaps(self):
         records, trust = self.compare(CARELESS_NVTX, "race")
         names = Counter(r["name"] for r in records if r["kind"] == "range")
         self.assertEqual(trust["lost"], {"unreadable": 1})  # the thread's name
         self.assertEqual(sum(names.values()), 20000)
-        self.assertLessEqual(set(names), {"there", "", "(unreadable)"})
+        # The other thread may have written only a part of the text.
+        self.assertLessEqual(set(names), {"there"[:size] for size in range(6)} | {"(unreadable)"})
 
     @hazard("a thread makes ranges and marks faster than they can be taken away", sees="never waits",
             counted="each is recorded, or counted as lost (event_ring_full) once; those that are recorded have their ends")

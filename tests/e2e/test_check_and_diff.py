@@ -17,10 +17,11 @@ class CheckAndDiff(harness.EndToEndTest):
         return out, finished.stderr.decode()
 
     def test_check_names_the_slow_rank_while_the_program_goes_on(self):
-        _, said = self.train("checked", ["--check", "5"], {"GPUSIM_SLOW": "rank=2,factor=1.5"})
+        out, said = self.train("checked", ["--check", "5"], {"GPUSIM_SLOW": "rank=2,factor=1.5"})
         lines = [line for line in said.splitlines() if line.startswith("gpuprobe: check")]
         self.assertTrue(lines and lines[0].startswith("gpuprobe: check after "), said)
-        self.assertTrue(any("straggler-slow-gpu: The other 3 ranks wait for rank 2" in line for line in lines), lines)
+        with self.undisturbed(self.report(out)):
+            self.assertTrue(any("straggler-slow-gpu: The other 3 ranks wait for rank 2" in line for line in lines), lines)
         self.assertEqual(said.count("gpuprobe: check after "), 1)
 
     def test_check_says_when_there_were_too_few_steps(self):
@@ -33,8 +34,9 @@ class CheckAndDiff(harness.EndToEndTest):
         after, _ = self.train("after", env={"GPUSIM_KERNELS": "LinearBackward.*=1200us;LinearForward=300us;.*=20us"})
         compared = json.loads(self.run_well([GPUPROBE, "diff", before, after, "--json"]).stdout)
         total = compared["steps"][0]
-        self.assertTrue(total["significant"] and total["test"]["difference_ns"] > 0, compared["verdict"])
-        self.assertIn("B is slower", compared["verdict"])
+        with self.undisturbed(self.report(before), self.report(after)):
+            self.assertTrue(total["significant"] and total["test"]["difference_ns"] > 0, compared["verdict"])
+            self.assertIn("B is slower", compared["verdict"])
         names = ("LinearBackwardWeight", "LinearBackwardInput", "LinearForward")
         by_name = {name: k for k in compared["kernels"] for name in names if name in k["name"]}
         for kernel in ("LinearBackwardWeight", "LinearBackwardInput"):

@@ -267,7 +267,7 @@ class CollectorDies(harness.EndToEndTest):
         for number in range(3):
             self.go(number)
         plain = Restarted(self)
-        self.assertEqual(self.run_program(script, env=self.probed(plain)).returncode, 9)
+        self.assertEqual(self.run_program(script, env=self.probed(plain, GPUPROBE_HOST_SAMPLES="0")).returncode, 9)
         self.assertEqual(plain.stop().returncode, 0)
         undisturbed = self.report(plain.out)["trust"]
         self.forget_truth()
@@ -275,7 +275,7 @@ class CollectorDies(harness.EndToEndTest):
             os.unlink(self.path(f"go-{number}"))
             os.unlink(self.path(f"ready-{number}"))
         collector = Restarted(self)
-        program = self.start(script, env=self.probed(collector, GPUPROBE_QUEUE_MIB="1"))
+        program = self.start(script, env=self.probed(collector, GPUPROBE_QUEUE_MIB="1", GPUPROBE_HOST_SAMPLES="0"))
         self.await_ready(0)
         collector.program.signal(signal.SIGSTOP)
         self.go(0)

@@ -1,4 +1,5 @@
 """The documents say what the program says."""
+import collections
 import os
 import re
 import shutil
@@ -16,8 +17,8 @@ import behaviours
 
 
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *documented.pages()]
-# Every page of the tree: the simulated node and the recordings have some, too.
-EVERY_PAGE = [*DOCUMENTS, *documented.pages("tests"), *documented.pages("samples"), *documented.pages("scripts")]
+# Every page of the tree.
+EVERY_PAGE = [*DOCUMENTS, *(page for folder in ("injector", "collector", "tests", "samples", "scripts") for page in documented.pages(folder))]
 PICTURE_LIMIT_BYTES = 60_000
 PICTURES_LIMIT_BYTES = 2_500_000
 
@@ -69,9 +70,29 @@ class Documentation(harness.EndToEndTest):
     def test_figures_of_the_demo_are_those_that_are_recomputed(self):
         self.assertIn(demo_figures.markdown(), text_of("docs/demo-figures.md"), "replace the table with what demo_figures.markdown() returns")
 
+    def test_every_situation_has_its_tests(self):
+        known = set()
+        for folder, _, names in os.walk(os.path.join(SOURCE, "tests")):
+            for name in names:
+                if not re.search(r"_test\.cc$|^test_\w+\.py$", name):
+                    continue
+                text = text_of(os.path.relpath(os.path.join(folder, name), SOURCE))
+                known |= {".".join(test) for test in re.findall(r"^TEST(?:_F|_P)?\((\w+), (\w+)\)", text, re.MULTILINE)}
+                for body in re.split(r"^(?=class )", text, flags=re.MULTILINE):
+                    known |= {f"{body[6:].partition('(')[0]}.{test}" for test in re.findall(r"^    def (test_\w+)", body, re.MULTILINE)}
+        rows = re.findall(r"^\| (?!kind \||---)(.*) \|$", text_of("tests/README.md"), re.MULTILINE)
+        self.assertGreater(len(rows), 15)
+        for row in rows:
+            kind, *cells = row.split(" | ")
+            tests = [re.findall(r"`([^`]+)`", cell) for cell in cells]
+            with self.subTest(kind):
+                self.assertEqual({test for cell in tests for test in cell} - known, set(), "there is no such test")
+                situation, variants, near_misses = tests
+                self.assertTrue(situation and len(variants) >= 2 and near_misses, "a situation, two variants and a near miss")
+
     def test_files_that_documents_name_exist(self):
-        for document in DOCUMENTS:
-            for path in re.findall(r"`((?:injector|collector|proto|tests|samples|scripts)/[\w/.]+)`", text_of(document)):
+        for document in EVERY_PAGE:
+            for path in re.findall(r"`((?:injector|collector|proto|stacks|tests|samples|scripts)/[\w/.]+)`", text_of(document)):
                 if re.search(r"NAME|/[xy][/_.]", path):
                     continue  # stands for any name
                 with self.subTest(document=document, path=path):
@@ -120,24 +141,36 @@ class FindingPages(harness.EndToEndTest):
                 self.assertEqual(finding_pages.condition_on(page), condition, "renew it: python3 tests/e2e/finding_pages.py --write")
                 self.assertRegex(page, r"\A# .+\n")
                 self.assertLessEqual(len(page.splitlines()), 60)
-                for heading in ("## What it means", "## Easily confused with"):
+                for heading in ("## What it means", "## Evidence, and what it was distinguished from", "## Easily confused with"):
                     self.assertIn(f"\n{heading}\n", page)
+                    self.assertGreater(len(page.partition(f"\n{heading}\n")[2].partition("\n## ")[0].split()), 8, f"{heading} says little")
                 self.assertRegex(page, r"\n## (Likely causes, and what|What) to do\n")
         self.assertIn(f"> {holds_up}\n", text_of("docs/findings/README.md"))
 
     def test_the_index_lists_each_finding_once(self):
-        listed = re.findall(r"^\| \[([a-z-]+)\]\(\1\.md\) \|", text_of("docs/findings/README.md"), re.MULTILINE)
-        self.assertEqual(sorted(listed), sorted(finding_pages.conditions()[0]))
+        self.assertEqual(text_of("docs/findings/README.md"), finding_pages.index(), "renew it: python3 tests/e2e/finding_pages.py --write")
+
+    def test_only_its_entry_names_a_finding(self):
+        named = collections.Counter()
+        for folder, _, names in os.walk(os.path.join(SOURCE, "collector")):
+            # Scenarios say what they expect, and their own names are alike.
+            if "simulate" not in folder:
+                for name in names:
+                    named.update(re.findall(r"""["']([a-z-]+)["']""", text_of(os.path.join(folder, name))))
+        for finding in finding_pages.conditions()[0]:
+            with self.subTest(finding=finding):
+                self.assertEqual(named[finding], 1, "only its entry contains its id (analysis/finding_rules.h)")
 
     def test_screens_are_what_their_commands_print(self):
         for finding in finding_pages.conditions()[0]:
-            commands, shown = finding_pages.screen_on(finding_pages.text_of(finding))
+            page = finding_pages.text_of(finding)
+            commands, shown = finding_pages.screen_on(page)
             with self.subTest(finding=finding):
-                self.assertEqual(not commands, finding in finding_pages.WITHOUT_SCREEN)
+                self.assertTrue(commands or finding_pages.keeps_screen(page), "its page says why it has no screen")
                 if not commands:
                     continue
                 self.assertEqual(finding_pages.lines_about(finding, "\n\n" + shown), shown)
-                if finding in finding_pages.RECORDED_ONCE:
+                if finding_pages.keeps_screen(page):
                     continue
                 cwd = self.path(finding)
                 os.mkdir(cwd)

@@ -13,11 +13,11 @@ from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SMALL_TRAINING, SOURCE
 # What a command begins with, after its settings, and why it is not run.
 NOT_RUN = {
     "nvidia-smi": "needs a GPU", "ibstat": "needs an InfiniBand adapter", "torchrun": "needs PyTorch and a GPU", "python3 -c \"import torch": "needs PyTorch",
-    "srun": "needs Slurm", "py-spy": "needs a process that hangs", "gdb -p": "needs a process that hangs", "kill": "needs a process that is stopped",
+    "srun": "needs Slurm; e2e.run_ranks has it", "mpirun": "e2e.run_ranks has it", "kill": "needs a process that is stopped",
     "dmesg": "needs root", "chronyc": "needs chronyd", "journalctl": "needs systemd", "top -H": "the host's own tool", "cat /sys/fs/cgroup": "the host's own file",
     "xdg-open": "needs a desktop", "pip install": "e2e.packages installs it", "apt install": "e2e.packages installs it", "scripts/install-deps.sh": "installs packages",
     "cmake": "e2e.install installs the build; the rest made it", "export": "sets a variable for the reader's shell",
-    "gpuprobe top": "shows a job that runs: e2e.live, e2e.frozen", "gpuprobe collect": "runs until it is stopped: e2e.node_collector",
+    "gpuprobe stacks": "shows a job that runs: e2e.stacks, e2e.native_stacks", "gpuprobe top": "shows a job that runs: e2e.live, e2e.frozen", "gpuprobe collect": "runs until it is stopped: e2e.node_collector",
     "gpuprobe report DIR": "DIR stands for a directory of the reader's",
 }
 SETTINGS = r"(?:[A-Z][A-Z0-9_]*=\S+ )*"
@@ -41,8 +41,10 @@ class DocumentedCommands(harness.EndToEndTest):
         cwd = self.path(re.sub(r"\W", "-", page))
         os.mkdir(cwd)
         finding = os.path.basename(page)[:-len(".md")]
-        if os.path.dirname(page) == os.path.join("docs", "findings") and finding != "README" and finding not in finding_pages.RECORDED_ONCE:
-            finding_pages.run_screen(finding_pages.text_of(finding), cwd)
+        if os.path.dirname(page) == os.path.join("docs", "findings") and finding != "README":
+            text = finding_pages.text_of(finding)
+            if not finding_pages.keeps_screen(text):
+                finding_pages.run_screen(text, cwd)
         if not os.path.exists(os.path.join(cwd, "my-run")) and not any("--out my-run" in command for command in documented.shown_commands(page)):
             self.run_well([GPUPROBE, "simulate", "--scenario", "straggler-kernels", "--nvtx", "--out", os.path.join(cwd, "my-run")])
         return cwd

@@ -7,7 +7,7 @@ import signal
 import time
 
 import harness
-from harness import BUILD, GPUPROBE, LAUNCH_RANKS, wait_until
+from harness import BUILD, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, wait_until
 
 TROUBLES = os.path.join(BUILD, "tests", "e2e", "collective_troubles")
 RANKS = 3
@@ -65,6 +65,29 @@ class Hangs(harness.EndToEndTest):
         self.assertGreaterEqual(rank["last_call"]["done_ago_ns"], AFTER_S * 10**9)
         self.assertIn(f"Rank {ODD} did not: its last call was AllReduce seq {CALL - 1}, finished", " ".join(said.split()))
         self.assertEqual(report["findings"][0]["id"], "hang-missing-rank")
+
+    def test_figures_of_steps_end_before_the_hang(self):
+        training = [LAUNCH_RANKS, str(RANKS), DDP_TRAIN, "--steps", "100000", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03", "--log-every", "1"]
+        self.out = self.path("training")
+        program = self.start([GPUPROBE, "run", "--out", self.out, "--hang-after", str(AFTER_S), "--", *training],
+                             env={"GPUSIM_LINK": "alpha=10us,beta=100GB/s", "GPUSIM_HANG": "call=200"}, devices=RANKS)
+        wait_until(lambda: b"HANG" in program.so_far() or not program.alive(), "HANG")
+        program.signal(signal.SIGTERM)
+        program.wait()
+        self.assert_nothing_runs()
+        with open(os.path.join(self.out, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        hang, = report["hangs"]
+        steps = report["steps"]
+        self.assertGreaterEqual(hang["waiting_ns"], AFTER_S * 10**9)
+        self.assertEqual(report["findings"][0]["id"], "hang-all-issued")
+        self.assertGreater(steps["count"], 10)
+        self.assertLessEqual(steps["count"], hang["seq"])  # each has a call at least
+        self.assertEqual(steps["count"], min(rank["steps"]["count"] for rank in report["ranks"]))
+        self.assertLess(steps["time_ns"]["max"], AFTER_S * 10**9)
+        for finding in report["findings"]:
+            if finding["cost_ns_per_step"] is not None:
+                self.assertIn(f"Measured in the {steps['count']} steps before the hang.", finding["evidence"])
 
     def test_all_issued_and_it_does_not_end(self):
         said, report = self.hang("fine", {"GPUSIM_HANG": f"call={CALL}"})

@@ -26,7 +26,7 @@ class HelpExamples(harness.EndToEndTest):
 
     def command(self, example, cwd):
         line, dashes, _ = example.partition(" -- ")
-        words = [GPUPROBE if i == 0 else self.recorded if word == "DIR" else word for i, word in enumerate(shlex.split(line))]
+        words = [GPUPROBE if i == 0 else {"DIR": self.recorded, "PID": str(os.getpid())}.get(word, word) for i, word in enumerate(shlex.split(line))]
         if words[1] == "run":
             words[2:2] = ["--out", os.path.join(cwd, "out")]
         for option in ("--http", "--serve"):
@@ -46,6 +46,12 @@ class HelpExamples(harness.EndToEndTest):
             job.wait()
             recording.signal(signal.SIGTERM)
             recording.wait()
+            return
+        if line == "gpuprobe stacks":  # finds it, too, and needs its processes
+            job = self.start([GPUPROBE, "run", "--out", os.path.join(cwd, "gpuprobe-runs", "now"), "--", DDP_TRAIN, "--steps", "1000000"], cwd=cwd)
+            wait_until(lambda: b"ddp_train" in self.run_program(words, cwd=cwd).stdout, "process of the live run")
+            job.signal(signal.SIGTERM)
+            job.wait()
             return
         if not ready:
             self.run_well(words, cwd=cwd, devices=2)

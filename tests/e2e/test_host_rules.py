@@ -32,6 +32,7 @@ PROGRAMS = {
     "memory": ([os.path.join(E2E, "memory_calls")], 1),
     "functions named as the C library's": ([os.path.join(E2E, "own_names")], 1),
     "ranges": ([os.path.join(E2E, "nvtx_calls")], 1),
+    "Python threads, which are sampled": (["/usr/bin/python3", "-B", os.path.join(harness.SOURCE, "tests", "e2e", "programs", "host_samples.py"), "churn", "1"], 1),
 }
 
 

@@ -34,12 +34,12 @@ class Install(harness.EndToEndTest):
         listing = subprocess.run(["nm", "-C", "-S", "--size-sort", harness.LIBRARY], check=True, capture_output=True, text=True).stdout.splitlines()
         largest = [line for line in listing if line.split()[2] not in "bB"][-5:]
         self.assertLess(os.path.getsize(library), 1 << 20, largest)
-        for name in (library, os.path.join(self.tree, "bin", "gpuprobe")):
+        for name in (library, os.path.join(self.tree, "bin", "gpuprobe"), os.path.join(self.tree, "libexec", "gpuprobe-simulate")):
             self.assertEqual(subprocess.run(["nm", name], capture_output=True, text=True).stdout, "", name)
 
     def test_debug_information_is_a_component_of_its_own(self):
         subprocess.run(["cmake", "--install", BUILD, "--prefix", self.tree, "--component", "debug"], check=True, stdout=subprocess.DEVNULL)
-        for folder, name in (("bin", "gpuprobe"), ("lib", "libgpuprobe.so")):
+        for folder, name in (("bin", "gpuprobe"), ("libexec", "gpuprobe-simulate"), ("lib", "libgpuprobe.so")):
             debug = os.path.join(self.tree, folder, ".debug", name + ".debug")
             with open(debug, "rb") as file:
                 checksum = zlib.crc32(file.read())
@@ -59,18 +59,17 @@ class Install(harness.EndToEndTest):
                     self.assertTrue(os.path.exists(os.path.join(os.path.dirname(page), target)), f"{page}: {target}")
 
     def test_needs_only_what_every_machine_has(self):
-        program = os.path.join(self.tree, "bin", "gpuprobe")
-        listing = subprocess.run(["ldd", "-r", program], check=True, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
-        self.assertEqual(listing.stderr, "", "every symbol is there")
-        listing = listing.stdout
-        self.assertNotIn("not found", listing)
         own = os.path.realpath(self.tree)
-        for line in listing.splitlines():
-            name = line.split()[0]
-            if name.startswith(OF_THE_SYSTEM):
-                continue
-            self.assertIn("=> ", line)
-            self.assertTrue(os.path.realpath(line.split("=> ")[1].split(" (")[0]).startswith(own), line)
+        for program in (os.path.join(self.tree, "bin", "gpuprobe"), os.path.join(self.tree, "libexec", "gpuprobe-simulate")):
+            listing = subprocess.run(["ldd", "-r", program], check=True, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+            self.assertEqual(listing.stderr, "", "every symbol is there")
+            self.assertNotIn("not found", listing.stdout)
+            for line in listing.stdout.splitlines():
+                name = line.split()[0]
+                if name.startswith(OF_THE_SYSTEM):
+                    continue
+                self.assertIn("=> ", line)
+                self.assertTrue(os.path.realpath(line.split("=> ")[1].split(" (")[0]).startswith(own), line)
         for name in os.listdir(os.path.join(self.tree, "lib")):
             dynamic = subprocess.run(["readelf", "-d", os.path.join(self.tree, "lib", name)], check=True, capture_output=True, text=True).stdout
             self.assertNotIn(BUILD, dynamic, name)
@@ -83,6 +82,15 @@ class Install(harness.EndToEndTest):
                       devices=2, env=PATIENT)
         self.assertEqual(self.differences(self.truth(), self.export(out)), [])
         self.assert_nothing_runs()
+
+    def test_simulates(self):
+        gpuprobe = os.path.join(self.tree, "bin", "gpuprobe")
+        self.run_well([gpuprobe, "simulate", "--scenario", "healthy", "--ranks", "2", "--steps", "10", "--out", self.path("simulated")])
+        self.assertEqual(len(self.report(self.path("simulated"))["ranks"]), 2)
+        os.remove(os.path.join(self.tree, "libexec", "gpuprobe-simulate"))
+        refused = subprocess.run([gpuprobe, "simulate", "--scenario", "healthy"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("gpuprobe: simulate: gpuprobe-simulate not found; looked in " + os.path.join(self.tree, "bin"), refused.stderr)
 
     def test_literal_command(self):
         env = {"CUDA_INJECTION64_PATH": "libgpuprobe.so", "LD_LIBRARY_PATH": SIM_LIB + ":" + os.path.join(self.tree, "lib"), **PATIENT}

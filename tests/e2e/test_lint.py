@@ -24,7 +24,7 @@ class Lint(unittest.TestCase):
         self.tree = os.path.realpath(tempfile.mkdtemp(prefix="gpe2e-lint-"))
         self.addCleanup(shutil.rmtree, self.tree)
         shutil.copytree(os.path.join(SOURCE, "scripts"), self.path("scripts"), ignore=shutil.ignore_patterns("__pycache__"))
-        for folder in ("injector", "collector", "proto", "tests", "samples", "build/release"):
+        for folder in ("injector", "collector", "proto", "stacks", "tests", "samples", "build/release"):
             os.makedirs(self.path(folder))
         for name, script in (("clang-tidy-14", CLANG_TIDY), ("clang-format-14", "#!/bin/sh\n")):
             self.write(f"bin/{name}", script)

@@ -57,13 +57,13 @@ class Packages(harness.EndToEndTest):
     def test_each_has_the_licences_of_what_it_bundles(self):
         listing = subprocess.run(["tar", "-tf", self.package("*.tar.gz")], check=True, capture_output=True, text=True).stdout.splitlines()
         self.assertIn("gpuprobe/LICENSE", listing)
-        for library, of in (("libprotobuf.so", "libprotobuf"), ("libzstd.so", "libzstd1"), ("libabsl_base.so", "libabsl")):
+        for library, of in (("libprotobuf.so", "libprotobuf"), ("libzstd.so", "libzstd1"), ("libabsl_base.so", "libabsl"), ("libdw.so", "libdw1"), ("libelf.so", "libelf1")):
             self.assertTrue(any(library in name for name in listing), library)
             self.assertTrue(any(name.startswith("gpuprobe/licenses/" + of) for name in listing), of)
 
     def test_each_runs_on_older_c_libraries(self):
         subprocess.run(["tar", "-C", self.folder, "-xf", self.package("*.tar.gz")], check=True)
-        binaries = [self.path("gpuprobe", folder, name) for folder in ("bin", "lib", "samples") for name in os.listdir(self.path("gpuprobe", folder))]
+        binaries = [self.path("gpuprobe", folder, name) for folder in ("bin", "lib", "libexec", "samples") for name in os.listdir(self.path("gpuprobe", folder))]
         binaries = [path for path in binaries if os.path.isfile(path) and harness.read_file(path).startswith(b"\x7fELF")]
         self.assertGreater(len(binaries), 20)
         for path in binaries:

@@ -10,7 +10,7 @@ import shutil
 from harness import GPUPROBE, LIBRARY
 from pytorch import SAMPLES, PyTorchTest, main
 
-RANKS = 4
+RANKS = 2
 STEPS = 8
 
 
@@ -76,6 +76,16 @@ class Distributed(PyTorchTest):
                 for folder in (os.path.join(self.cwd, "gpuprobe-runs"), self.path("out")):
                     shutil.rmtree(folder, ignore_errors=True)
             self.forget_truth()
+
+    def test_gpuprobe_run_behind_torchrun(self):
+        """torchrun starts `gpuprobe run` for each rank, and one of them records for all."""
+        self.plain = self.run_well(self.command(), devices=RANKS)
+        self.forget_truth()
+        out = self.path("out")
+        probed = self.torchrun(RANKS, "--no-python", GPUPROBE, "run", "--out", out, "--", self.python, *self.command()[5:])
+        finished = self.run_program(probed, devices=RANKS)
+        self.check(finished, out)
+        self.assertEqual(finished.stderr.count(b"gpuprobe: "), 1, "one report")
 
 
 class Profiler(PyTorchTest):

@@ -11,7 +11,7 @@ import pytorch_phases
 from harness import GPUPROBE
 from pytorch import PyTorchTest, main
 
-LOOPS = ("plain", "checkpointed", "alone")
+LOOPS = ("plain", "checkpointed", "alone", "squares", "squares --single", "accumulated --single", "checkpointed --single", "zero1", "sharded --single")
 STEPS = 12
 RANKS = 2
 
@@ -27,11 +27,33 @@ class Phases(OnTwoDevices):
     def test_of_loops_as_users_write_them(self):
         for loop in pytorch_phases.LOOPS if os.environ.get("PYTORCH_LOOPS") == "all" else LOOPS:
             with self.subTest(loop):
-                out = self.path(loop)
-                launcher = [self.python] if loop == "alone" else [self.python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
-                self.run_well([GPUPROBE, "run", "--out", out, "--", *launcher, pytorch_phases.PROGRAM, "--loop", loop, "--steps", str(STEPS), "--marks"])
+                out = self.path(loop.replace(" ", ""))
+                name, *options = loop.split()
+                launcher = [self.python] if name in pytorch_phases.ALONE else [self.python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
+                self.run_well([GPUPROBE, "run", "--out", out, "--", *launcher, pytorch_phases.PROGRAM, "--loop", name, *options, "--steps", str(STEPS), "--marks"])
                 self.assert_nothing_runs()
-                pytorch_phases.check_run(self, out, STEPS, pytorch_phases.UNLIKE_OTHERS.get(loop, 0))
+                pytorch_phases.check_run(self, out, STEPS, pytorch_phases.UNLIKE_OTHERS.get(name, 0))
+
+
+class StaleNames(OnTwoDevices):
+
+    def test_an_all_reduce_with_a_compute_kernels_name_is_communication(self):
+        program = os.path.join(os.path.dirname(pytorch_phases.PROGRAM), "stale_names.py")
+        out = self.path("out")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", *self.torchrun(RANKS, program, "40")], env={"GPUSIM_CUPTI_VERSION": "13.0"})
+        self.assert_nothing_runs()
+        names = [record["name"] for record in self.export(out) if record["kind"] == "kernel"]
+        self.assertEqual(names.count("triton_per_fused_native_layer_norm_0"), RANKS * (41 + 1), "the node's CUPTI is wrong so that this test means something")
+        report = self.report(out)
+        self.assertEqual(report["steps"]["count"], 40)
+        self.assertEqual({entry["class"]: entry["calls"] for entry in report["compute"]["classes"]}["collective"], RANKS * 41)
+        self.assertEqual(report["trust"]["misnamed_kernels"], RANKS * 41)
+        exposed_ns = {rank["rank"]: rank["steps"]["exposed_comm_ns"]["mean"] for rank in report["ranks"]}
+        with self.undisturbed(report):
+            self.assertGreater(exposed_ns[1], max(5e6, 3 * exposed_ns[0]))
+            late = report["findings"][0]
+            self.assertEqual(late["id"], "straggler-late-launch")
+            self.assertIn("rank 0", late["statement"])
 
 
 class SecondRun(PyTorchTest):

@@ -3,7 +3,7 @@ import os
 from collections import Counter
 
 import harness
-from pytorch import PyTorchTest, main
+from pytorch import SAMPLES, PyTorchTest, main
 
 RANKS = 2
 
@@ -29,6 +29,47 @@ class Parallelism(PyTorchTest):
 
     def test_accumulated_gradients_and_recomputed_activations(self):
         self.assertEqual(self.check("accumulation")["communication"]["pattern"], ["data parallel (DDP)"])
+
+
+class Values(PyTorchTest):
+
+    def test_values_that_programs_decide_by_are_right_on_the_node(self):
+        """With each release: what is computed on the GPU, sent and received. The program prints what is not."""
+        for _ in self.of_each_release():
+            program = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "torch", "values.py")
+            finished = self.run_well(self.torchrun(RANKS, program), devices=RANKS)
+            self.assertEqual(finished.stdout.split(), [b"compared"] * RANKS, str(finished))
+
+
+class Shares(PyTorchTest):
+    """tests/e2e/programs/torch/shares.py: what the ranks share is named, and the small collectives beside it are not."""
+
+    FSDP = "fully sharded data parallel (FSDP, ZeRO stage 3)"
+    SHARED_STATE = "data parallel with sharded optimizer state (ZeRO stage 1 or 2)"
+
+    def check(self, kind, *pattern, ranks=RANKS):
+        program = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "torch", "shares.py")
+        report = self.record(self.torchrun(ranks, program, kind), ranks, {"PYTHONPATH": os.path.join(SAMPLES, "torch")})
+        self.assert_no_loss(report)
+        self.assertEqual(sorted(report["communication"]["pattern"]), sorted(pattern), report["communication"]["exposed"])
+
+    def test_data_parallelism_with_gathered_lengths_and_predictions(self):
+        self.check("ddp", "data parallel (DDP)")
+
+    def test_sharded_weights_with_a_norm_and_a_loss(self):
+        self.check("fsdp", self.FSDP)
+
+    def test_shards_that_have_replicas(self):
+        self.check("hsdp", "hybrid sharded data parallel (HSDP)", ranks=4)
+
+    def test_split_layers_whose_weights_are_sharded_over_as_many_ranks(self):
+        self.check("grid", self.FSDP, "tensor parallel", ranks=4)
+
+    def test_sharded_optimizer_state(self):
+        self.check("zero", self.SHARED_STATE)
+
+    def test_state_that_is_sharded_by_hand(self):
+        self.check("flat", self.SHARED_STATE)
 
 
 class OneGpu(PyTorchTest):
@@ -77,7 +118,8 @@ class OneGpu(PyTorchTest):
 
     def test_a_data_loader_that_is_too_slow(self):
         report = self.check("data_loader")
-        self.assertEqual(self.finding_ids(report)[0], "input-bound")
+        with self.undisturbed(report):
+            self.assertEqual(self.finding_ids(report)[0], "input-bound")
         self.assertEqual(report["steps"]["count"], 40)
 
 

@@ -3,6 +3,7 @@
 Some seeds of each kind in the test suite; `REAL_FAULT_SEEDS=100-119` runs others, and `REAL_FAULTS=kernels,input` some kinds. The sizes are drawn so that
 a fault costs the job an eighth of a step or more: the machine's own noise must not decide.
 """
+import contextlib
 import os
 import random
 
@@ -116,16 +117,18 @@ class RealFaults(harness.EndToEndTest):
         self.assertEqual(finished.returncode == 0, ends_well, str(finished))
         return job, harness.read_report(out)
 
-    def each(self, kind, draw, judge, **options):
+    def each(self, kind, draw, judge, on_any_machine=False, **options):
         if not is_chosen(kind):
             self.skipTest("not chosen")
         for seed in seeds():
             with self.subTest(kind=kind, seed=seed):
                 job, report = self.record(kind, seed, draw, **options)
-                found = [f for f in report["findings"] if f["severity"] != "info"]
+                # What the machine took from all ranks is said besides.
+                found = [f for f in report["findings"] if f["severity"] != "info" and f["id"] != "cpu-starved"]
                 told = "\n".join([" ".join(job.command()), *(f"{f['id']}: {f['statement']} {f['evidence']}" for f in found)])
-                self.assertTrue(found, f"no finding\n{told}")
-                judge(job, report, found[0], told)
+                with contextlib.nullcontext() if on_any_machine else self.undisturbed(report):
+                    self.assertTrue(found, f"no finding\n{told}")
+                    judge(job, report, found[0], told)
 
     def straggler(self, kind, draw, finding, cause):
         def judge(job, report, first, told):
@@ -178,7 +181,7 @@ class RealFaults(harness.EndToEndTest):
         def judge(job, report, first, told):
             self.assertEqual(first["id"], finding, told)
             self.assertEqual([rank["rank"] for rank in report["hangs"][0]["ranks"]], [job.culprit], told)
-        self.each(way, hang(way), judge, arguments=("--hang-after", "3"), ends_well=way.startswith("other"))
+        self.each(way, hang(way), judge, on_any_machine=True, arguments=("--hang-after", "3"), ends_well=way.startswith("other"))
 
     def test_a_rank_that_sleeps_for_good(self):
         self.hang("absent", "hang-missing-rank")
@@ -204,8 +207,9 @@ class RealFaults(harness.EndToEndTest):
             with self.subTest(seed=seed):
                 job, report = self.record("none", seed, draw)
                 # The last bucket has nothing to hide behind, and the job waits for its device to read the loss.
-                found = [f for f in report["findings"] if f["severity"] != "info" and f["id"] not in ("poor-overlap", "sync-in-loop")]
-                self.assertEqual([], [f"{f['id']}: {f['statement']} {f['evidence']}" for f in found], " ".join(job.command()))
+                found = [f for f in report["findings"] if f["severity"] != "info" and f["id"] not in ("poor-overlap", "sync-in-loop", "cpu-starved")]
+                with self.undisturbed(report):
+                    self.assertEqual([], [f"{f['id']}: {f['statement']} {f['evidence']}" for f in found], " ".join(job.command()))
 
 
 if __name__ == "__main__":

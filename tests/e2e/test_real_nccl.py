@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 
 import harness
+import test_communicator_names
 import test_hangs
 import test_hard_way
 import test_nccl_ways
@@ -40,6 +41,10 @@ class CapturedCollectives(OnRealNccl, test_nccl_ways.CapturedCollectives):
 
 class UpdatedGraphs(OnRealNccl, test_nccl_ways.UpdatedGraphs):
     pass
+
+
+class CommunicatorNames(OnRealNccl, test_communicator_names.CommunicatorNames):
+    """As in its own log."""
 
 
 class HardWay(OnRealNccl, test_hard_way.HardWay):

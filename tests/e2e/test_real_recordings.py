@@ -5,6 +5,7 @@ import shutil
 import unittest
 from collections import Counter
 
+import figures
 import harness
 from harness import GPUPROBE, SOURCE
 
@@ -20,6 +21,7 @@ class RealRecordings(harness.EndToEndTest):
         shutil.copytree(os.path.join(DATA, name), run)
         self.text = self.run_well([GPUPROBE, "report", run]).stdout.decode()
         report = self.report(run)
+        self.assertEqual(figures.impossible(report), [])
         self.assertEqual(report["trust"]["lost"], {})
         self.assertEqual(report["trust"]["coverage"], 1.0)
         self.assertEqual(report["conditions"]["devices"][0]["name"], "NVIDIA H100 80GB HBM3")

@@ -31,7 +31,8 @@ class Recording(harness.EndToEndTest):
                 captured, _, _ = self.train({"GPUPROBE_KINDS": kinds})
                 if "kernel" in exported or "memcpy" in exported:
                     exported = exported | {"overhead"}  # comes with any of the device's work
-                self.assertEqual({record["kind"] for record in captured}, exported)
+                # Samples of the host are a setting of their own, and as many as gaps were long enough for.
+                self.assertEqual({record["kind"] for record in captured} - {"host_sample"}, exported)
                 if "nccl" not in kinds:
                     captured = [record for record in captured if record["kind"] != "collective"]
                     exported = exported - {"collective"}
@@ -133,7 +134,7 @@ class Recording(harness.EndToEndTest):
 
     def test_a_bad_value_is_said_once_and_everything_recorded(self):
         captured, _, finished = self.train({"GPUPROBE_KINDS": "kernels;nccl"})
-        self.assertEqual(finished.stderr.count(b"is ignored: must be a list of kernels, copies, memsets, syncs, memory, nccl, nvtx, graphs"), 1)
+        self.assertEqual(finished.stderr.count(b"is ignored: must be a list of kernels, copies, memsets, syncs, memory, nccl, nvtx, driver, graphs"), 1)
         self.assertEqual(self.differences(self.truth(), captured), [])
 
 

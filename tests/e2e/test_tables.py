@@ -163,7 +163,8 @@ class Tables(harness.EndToEndTest):
         views = {row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE type = 'view'")}
         self.assertEqual(views, set(re.findall(r"^\| `(\w+)` \|.*\|$", text.partition("## Views")[2].partition("\n## ")[0], re.MULTILINE)))
         for view in views:
-            self.assertTrue(database.execute(f"SELECT * FROM {view}").fetchall(), view)
+            rows = database.execute(f"SELECT * FROM {view}").fetchall()
+            self.assertTrue(rows or view == "host_places", view)  # the program may have had no gap
 
     def test_documented_commands_run(self):
         self.run_well([GPUPROBE, "simulate", "--scenario", "healthy-nvtx", "--ranks", "2", "--steps", "20", "--out", os.path.join(self.cwd, "my-run")])

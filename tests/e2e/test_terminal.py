@@ -6,6 +6,7 @@ import select
 import shutil
 import signal
 import struct
+import sys
 import termios
 import time
 import unittest
@@ -169,6 +170,24 @@ class InATerminal(harness.EndToEndTest):
         report = self.report(self.path("out"))
         self.assertEqual(report["ranks"][0]["kernels"]["count"], 10)
         self.assert_no_loss(report)
+
+    @hazard("the terminal's keys, and a change of its size", sees="the signal of each arrives once", counted="what was recorded is reported")
+    def test_each_key_arrives_once(self):
+        terminal = self.terminal()
+        ready, pid_file, seen = self.path("ready"), self.path("pid"), self.path("seen")
+        run = self.shell_line([sys.executable, harness.SIGNAL_REPORTER, ready], probed=True)
+        terminal.type(f"sh -c 'echo $$ > {pid_file}; exec {run}' > {seen}")
+        harness.wait_until(lambda: os.path.exists(ready), "the reporter")
+        expected = b""
+        for act, number in ((lambda: terminal.press(INTERRUPT), signal.SIGINT), (lambda: terminal.press(QUIT), signal.SIGQUIT),
+                            (lambda: terminal.press(SUSPEND), signal.SIGTSTP), (lambda: terminal.resize(20, 90), signal.SIGWINCH)):
+            act()
+            expected += b"%d 0\n" % number
+            harness.wait_until(lambda: harness.read_file(seen) == expected, f"signal {number}", limit=20)
+        harness.queue_signal(int(harness.read_file(pid_file)), signal.SIGUSR2, harness.LAST_SIGNAL)
+        terminal.await_prompt()
+        self.assertEqual(self.finished(terminal)[0], 5)
+        self.assertEqual(harness.read_file(seen), expected)
 
     @hazard("the terminal is closed while the job runs", sees="every rank gets SIGHUP and ends, as without the probe",
             counted="report.json is written")

@@ -172,6 +172,6 @@ class Schema(harness.EndToEndTest):
 
 if __name__ == "__main__":
     if not os.path.exists(PYTHON):
-        print(f"SKIPPED: there is no {PYTHON}; scripts/analysis-env.sh makes it", file=sys.stderr)
+        print(f"skipped: there is no {PYTHON}; scripts/analysis-env.sh makes it")
         sys.exit(77)
     harness.main()

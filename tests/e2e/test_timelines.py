@@ -180,6 +180,47 @@ class Timelines(harness.EndToEndTest):
                 self.assertGreater(len(apart), 50)
                 self.assertLess(apart[len(apart) * 9 // 10], 100_000, "90 % of them within 100 us")
 
+    def page_slices(self, run):
+        """By rank: start, end, name, kind and sequence number of the kernels and copies that report.html shows, on the reference rank's clock.
+        A slice that is cut off at the edge of its window has no times to compare."""
+        with open(os.path.join(run, "report.html"), encoding="utf-8") as file:
+            documents = dict(re.findall(r'<script type="application/json" id="(report|page)-data">(.*?)</script>', file.read(), re.DOTALL))
+        report, page = json.loads(documents["report"]), json.loads(documents["page"])
+        for timeline in page["timelines"]:
+            # As timelines.cc has it: a fiftieth of the step is shown before and after it.
+            margin = timeline["length_ns"] // 50
+            for rank in timeline["ranks"]:
+                slices = rank["slices"]
+                for track, start, length, name, kind, count, seq in zip(*(slices[key] for key in ("track", "start_ns", "length_ns", "name", "kind", "count", "seq"))):
+                    if rank["tracks"][track]["ranges"] or count > 1 or start <= -margin + 1 or start + length >= timeline["length_ns"] + margin - 1:
+                        continue
+                    yield (f"rank {report['ranks'][rank['row']]['rank']}", timeline["step"], timeline["start_ns"] + start, length, page["names"][name], kind, seq)
+
+    def test_the_page_agrees_with_the_timeline(self):
+        """About when kernels ran, also after a clock was set, and about the calls that they carry, also where a graph is replayed."""
+        for scenario, ranks in (("clock-set-back", 4), ("clock-stepped", 4), ("graph-replay", 2)):
+            with self.subTest(scenario=scenario):
+                run = self.simulate(scenario, "--ranks", str(ranks), "--ranks-per-host", "2", "--steps", "30", "--layers", "4")
+                trace = self.trace(run)
+                ran = defaultdict(list)  # by rank and duration: what it carries, and when
+                for s in trace.slices:
+                    if s.category in ("kernel", "nccl_kernel"):
+                        ran[trace.process_of(s.track), s.duration].append(s)
+                shown = [each for each in self.page_slices(run) if each[5] in (0, 1) and each[4] != "memset"]
+                self.assertEqual(len({each[0] for each in shown}), ranks)
+                self.assertGreater(len([each for each in shown if each[5] == 1]), 20)
+                for rank, step, start, length, name, kind, seq in shown:
+                    same = [s for s in ran[rank, length] if s.start == start]
+                    self.assertEqual(len(same), 1, f"{rank}, step {step}: {name} at {start}")
+                    self.assertEqual(same[0].category == "nccl_kernel", kind == 1)
+                    if kind == 1:
+                        args = same[0].args
+                        self.assertRegex(name, r"^[A-Za-z]+ [0-9.]+ [KMG]?i?B on [0-9a-f]+$")
+                        op, comm = name.split(" ")[0], name.split(" ")[-1]
+                        self.assertEqual((op.lower(), seq, comm), (args["Collective name"], args["Seq"], args["Process Group Name"][:len(comm)]))
+                    else:
+                        self.assertEqual(name, same[0].name)
+
     def test_steps_ranks_and_findings_choose_a_part(self):
         run = self.simulate("straggler-kernels", "--ranks", "4", "--steps", "30", "--slow-rank", "2")
         whole = self.trace(run)

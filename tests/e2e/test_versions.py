@@ -10,6 +10,7 @@ from hazards import hazard
 
 # What cuptiGetVersion says in these releases: those with layouts of their own, and the newest.
 VERSIONS = {"11.8": "18", "12.0": "18", "12.4": "22", "12.6": "24", "12.9": "27", "13.0": "130001", "13.2": "130200", "13.5": "130500"}
+STALE_NAMES = os.path.join(harness.BUILD, "tests", "e2e", "stale_names")
 MODULE_RELOAD = os.path.join(harness.BUILD, "tests", "e2e", "module_reload")
 EAGER_LAUNCHES = os.path.join(harness.BUILD, "tests", "e2e", "eager_launches")
 
@@ -172,6 +173,57 @@ class KnownDefects(harness.EndToEndTest):
         out, report = self.run_under("13.3.1", [MODULE_RELOAD, "1", "10"])
         self.assert_said(report, [])
         self.assertEqual(self.differences(self.truth(), self.export(out)), [])
+
+    def stale_names(self, version, *arguments):
+        """The report of a program whose all-reduce has a compute kernel's name, and whose layers have NCCL's: rank 1 waits for rank 0 in each of 60 steps, some 10 ms."""
+        kernels = "layer=100us;AdamUpdate=50us;pack_for_nccl=10us"
+        out, report = self.run_under(version, [LAUNCH_RANKS, "2", STALE_NAMES, "60", *arguments], {"GPUSIM_KERNELS": kernels}, devices=2)
+        self.assertEqual(report["steps"]["count"], 60)
+        self.assertNotIn("slow-gpu", [finding["id"] for finding in report["findings"]])
+        late = [finding for finding in report["findings"] if finding["id"].startswith("straggler")]
+        self.assertTrue(late and " waits for rank 0," in late[0]["statement"], report["findings"])
+        return out, report
+
+    def assert_waits(self, steps_of_rank):
+        exposed_ns = {rank: steps["exposed_comm_ns"]["mean"] for rank, steps in steps_of_rank.items()}
+        self.assertGreater(exposed_ns[1], max(2e6, 3 * exposed_ns[0]))
+
+    def assert_calls(self, report, calls):
+        self.assertEqual({(c["op"], c["comm"] == "unknown"): c["calls"] for c in report["collectives"]}, {("AllReduce", False): 2 * calls, ("AllReduce", True): 2}, report["collectives"])
+
+    def assert_are_what_launched_them(self, report, steps=60):
+        classes = {entry["class"]: entry["calls"] for entry in report["compute"]["classes"]}
+        # On each rank: an all-reduce in each step and one before the first, and the unloaded kernel that was called like one, when names could still be believed.
+        self.assertEqual(classes["collective"], 2 * (steps + 2))
+        self.assertEqual((classes["optimizer"], classes["other"]), (2 * steps, 2 * 7 * steps))
+        self.assert_calls(report, steps + 1)
+        steps_of_rank = {rank["rank"]: rank["steps"] for rank in report["ranks"]}
+        for rank in steps_of_rank.values():
+            self.assertAlmostEqual(rank["compute_ns"]["mean"], 6 * 100e3 + 50e3 + 10e3, delta=60e3)
+        self.assert_waits(steps_of_rank)
+
+    def test_kernels_are_what_their_launches_say_whatever_their_names(self):
+        out, report = self.stale_names("13.4")
+        names = Counter(record["name"] for record in self.export(out) if record["kind"] == "kernel")
+        self.assertEqual(names["triton_per_fused_gelu_0"], 2 * 62, "the node's CUPTI is wrong so that this test means something")
+        self.assertGreater(names["ncclDevKernel_AllReduce_Sum_f32_RING_LL"], 2 * 360)
+        self.assert_are_what_launched_them(report)
+        self.assertEqual(report["trust"]["misnamed_kernels"], 2 * (61 + 6 * 60))
+        incomplete, = [finding for finding in report["findings"] if finding["id"] == "capture-incomplete"]
+        self.assertIn("842 kernels have another kernel's name in CUPTI's records", incomplete["evidence"])
+        collectives = [record for record in self.export(out) if record["kind"] == "collective"]
+        self.assertEqual(Counter((record["comm"] == "unknown", "end_ns" in record) for record in collectives), {(False, True): 2 * 61, (True, True): 2})
+
+    def test_kernels_of_graphs_are_what_their_nodes_carry(self):
+        _, report = self.stale_names("13.4", "graph")
+        self.assertGreater(report["trust"]["misnamed_kernels"], 0)
+        self.assert_calls(report, 60)
+        self.assert_waits({rank["rank"]: rank["steps"] for rank in report["ranks"]})
+
+    def test_a_cupti_that_names_kernels_rightly_is_believed(self):
+        _, report = self.stale_names("13.4.1")
+        self.assertEqual(report["trust"]["misnamed_kernels"], 0)
+        self.assert_are_what_launched_them(report)
 
     def test_a_precaution_that_nobody_feels_is_not_mentioned(self):
         _, report = self.run_under("12.5", [VECTOR_ADD])

@@ -13,7 +13,7 @@ with open(os.path.join(os.environ["GPUPROBE_BUILD_DIR"], "proto", "gen", "gpupro
 # The kinds of records that the simulated node writes, and what is not held against its log: names that the program gave, who saw a call, when each side
 # says that it was made, and the number that each side gives a plan (plan_differences) or a replay of a captured call.
 KINDS = ("kernel", "memcpy", "memset", "sync", "overhead", "collective")
-NOT_COMPARED = {"device_name", "stream_name", "source", "issue_ns", "plan", "result", "algorithm", "protocol", "channels", "captured"}
+NOT_COMPARED = {"device_name", "stream_name", "source", "issue_ns", "plan", "result", "algorithm", "protocol", "channels", "captured", "reduction"}
 COMPARED = {kind: ("pid", "rank", *(field for field in LINES[kind] if field not in NOT_COMPARED)) for kind in KINDS}
 COMPARED["collective"] += ("refused",)  # with_refusals
 COMPARED["sync"] = tuple(field for field in COMPARED["sync"] if field != "stream")  # a wait for an event has none; the node logs where the event was
@@ -112,6 +112,15 @@ def with_refusals(call):
     return {**call, "refused": result} if (result := call.get("result", 0)) not in (0, IN_PROGRESS) else call
 
 
+def reduction_differences(truth, captured):
+    """Each call that a wrapper saw has its reduction; NCCL does not tell its plugin."""
+    seen = [call for call in captured if call["source"] in ("interposed", "relocation")]
+    call = lambda record: (record["pid"], record["comm"], record["comm_rank"], record["op"], record["seq"])
+    found = {call(record) for record in seen}
+    once = lambda records: [dict(zip(("call", "reduction"), pair)) for pair in sorted({(call(record), record.get("reduction", "")) for record in records})]
+    return multiset_difference("reductions", ("call", "reduction"), once(record for record in truth if call(record) in found), once(seen))
+
+
 def launched_nothing(call):
     """Without elements, on a communicator of one rank, refused, or captured (then its replays have kernels): the call itself has none."""
     return call.get("start_ns") is None
@@ -121,8 +130,12 @@ COMMUNICATOR = ("pid", "rank", "comm", "parent", "comm_name", "comm_rank", "comm
 
 
 def communicator_differences(truth, captured):
-    """What became of communicators, where wrappers see them made and ended."""
-    return multiset_difference("communicator", COMMUNICATOR, *([record for record in side if record["kind"] == "communicator"] for side in (truth, captured)))
+    """What became of communicators, where wrappers see them made and ended. One that was made in a group with others of its size may have NCCL's name only from its first
+    call on."""
+    def communicators(side):
+        called = {record["comm"] for record in side if record["kind"] == "collective"}
+        return [record if record["comm"] in called and record["state"] != "created" else {**record, "comm": ""} for record in side if record["kind"] == "communicator"]
+    return multiset_difference("communicator", COMMUNICATOR, communicators(truth), communicators(captured))
 
 
 def told_by_nccl_alone(pid, calls):
@@ -132,6 +145,34 @@ def told_by_nccl_alone(pid, calls):
 
 # How far the two clocks of one process may be apart: the injector reads the processor's counter, the node asks the kernel.
 CLOCK_NS = 100_000
+
+# A call is recorded if it took 20 us between the probe's own two readings of the clock, which lie outside of the function's work and inside of what the node
+# logs as the whole call. Work that took longer than this was a recorded call.
+SLOW_CALL_NS = 20_000 + 5_000
+
+
+def driver_call_differences(truth, captured):
+    """Slow calls of the driver's functions: each that was captured happened, at that time, and none that is surely slow is missing."""
+    def calls(side, *order):
+        threads = defaultdict(list)
+        for record in sorted((r for r in side if r["kind"] == "driver_call"), key=lambda r: [r[field] for field in order]):
+            threads[(record["pid"], record["tid"], record["function"], record.get("result", 0))].append(record)
+        return threads
+    lines = []
+    happened, found = calls(truth, "start_ns"), calls(captured, "start_ns")
+    for key in sorted(happened.keys() | found.keys()):
+        left = happened.get(key, [])
+        for call in found.get(key, []):
+            # The nearest: a thread may make several such calls within the error of the clocks.
+            apart = lambda r: abs(r["start_ns"] - call["start_ns"]) + abs(r["end_ns"] - call["end_ns"])
+            same = min((r for r in left if r["began_ns"] - CLOCK_NS <= call["start_ns"] <= r["start_ns"] + CLOCK_NS
+                        and r["end_ns"] - CLOCK_NS <= call["end_ns"] <= r["left_ns"] + CLOCK_NS), key=apart, default=None)
+            if same is None:
+                lines.append(f"driver call captured but did not happen: {call}")
+            else:
+                left.remove(same)
+        lines += [f"driver call not captured: {call}" for call in left if call["end_ns"] - call["start_ns"] >= SLOW_CALL_NS]
+    return lines[:8]
 
 
 def launch_differences(truth, captured):
@@ -155,7 +196,7 @@ def launch_differences(truth, captured):
 
 
 def by_names_of(captured, truth):
-    """The truth, with each communicator renamed to what it was captured as: a real NCCL tells its plugin a hash of its own, which the node cannot know. Two
+    """The truth, with each communicator renamed to what it was captured as: an NCCL without a profiler plugin does not tell its names. Two
     communicators of the truth must not have been captured under one name."""
     key = lambda record: (record["pid"], record.get("correlation"), record["op"], record.get("seq"), record.get("peer"), record.get("replay"))
     seen = {key(record): record["comm"] for record in captured if record["kind"] == "collective" and "start_ns" in record}
@@ -168,9 +209,19 @@ def by_names_of(captured, truth):
     return [{**record, **{field: names.get(record[field], record[field]) for field in ("comm", "parent") if field in record}} for record in truth]
 
 
-def differences(truth, captured, real_nccl=False):
-    """`real_nccl`: whose communicators have names of their own, and which allocates on threads of its own, so that their order is nobody's."""
-    if real_nccl:
+def without_names_of_one_rank(records):
+    """NCCL tells its plugin of a communicator of one rank when it makes it, and of none of its calls: which of several, made in one group, it is stays unknown, and so
+    does its name before version 4 of the interface."""
+    def without(record):
+        if record["kind"] not in ("collective", "communicator") or record.get("comm_ranks") != 1:
+            return record
+        return {**record, **{field: "" for field in ("comm", "parent") if field in record}}
+    return [without(record) for record in records]
+
+
+def differences(truth, captured, real_nccl=False, untold_names=False):
+    """`real_nccl`: which allocates on threads of its own, so that their order is nobody's. `untold_names`: the probe has its own for communicators."""
+    if untold_names:
         truth = by_names_of(captured, truth)
     expected, found = by_kind(truth), by_kind(captured)
     found["collective"] = [call for call in found["collective"] if not call.get("captured")]  # the node tells of the replays alone
@@ -183,7 +234,9 @@ def differences(truth, captured, real_nccl=False):
     allocations = [side["alloc"] + side["free"] for side in (expected, found)]
     lines += multiset_difference("alloc", ("pid", *ALLOCATION), *allocations) if real_nccl else allocation_differences(*allocations)
     lines += plan_differences(expected["collective"], found["collective"])
+    lines += reduction_differences(expected["collective"], found["collective"])
     lines += launch_differences(truth, captured)
+    lines += driver_call_differences(truth, captured)
     return lines
 
 
@@ -198,6 +251,21 @@ def bus_factor(op, n):
 
 def algorithm_bytes(op, size, n):
     return size * n if op in ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter") else size
+
+
+def moved_bytes(calls):
+    """Of a plan: bytes for the algorithm and for the bus bandwidth. Its sends and receives overlap, so the larger direction counts."""
+    both = defaultdict(lambda: [0, 0])
+    for call in calls:
+        n, direction = call["comm_ranks"], call["op"] if call["op"] in ("Send", "Recv") else "both"
+        size = algorithm_bytes(call["op"], call["bytes"], n)
+        both[direction][0] += size
+        both[direction][1] += size * bus_factor(call["op"], n)
+    one_way = max(both.pop("Send", [0])[0], both.pop("Recv", [0])[0])
+    peers = {call["peer"] for call in calls if call["op"] in ("Send", "Recv")}
+    n = calls[0]["comm_ranks"]
+    factor = (n - 1) / n if len(peers) == n else 1  # itself included
+    return one_way + sum(moved[0] for moved in both.values()), one_way * factor + sum(moved[1] for moved in both.values())
 
 
 def high_water_marks(truth, memory="device"):

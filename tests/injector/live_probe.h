@@ -12,6 +12,7 @@
 #include "injector/base/losses.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/thread_state.h"
+#include "tests/injector/support/lifecycle.h"
 
 namespace gpuprobe::injector {
 
@@ -34,22 +35,14 @@ class LiveProbe : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(MapRings());
-    ResetLifecycleForTest();
     Switch(true);
-    ResetLossesForTest();
-    Events();  // what earlier tests left
   }
   void TearDown() override {
     Events();
-    ResetLifecycleForTest();
+    Switch(false);
   }
 
-  static void Switch(bool live) {
-    ResetLifecycleForTest();
-    if (!live) return;
-    ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
-    ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));
-  }
+  static void Switch(bool live) { SetLive(live); }
 
   // Everything that was emitted since the last call, by all threads, each thread's in order.
   static std::vector<SeenEvent> Events() {
@@ -135,6 +128,8 @@ class LiveProbe : public ::testing::Test {
         return sizeof(ThreadBeginsEvent);
       case EventType::kPhysicalMemory:
         return sizeof(PhysicalMemoryEvent);
+      case EventType::kDriverCall:
+        return sizeof(DriverCallEvent);
     }
     return 0;
   }

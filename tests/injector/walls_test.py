@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else ROOT / "build/release"
 
 # Lowest first. A layer may include those before it, but capture's NCCL, NVTX and memory know nothing of each other.
-LAYERS = ["base", "core", "send", "rows", "ledgers", "capture/loader", "capture/cupti", "capture/nccl", "capture/nvtx", "capture/memory", "capture/sandbox", "probe"]
+LAYERS = ["base", "core", "send", "rows", "ledgers", "sampling", "capture/loader", "capture/cupti", "capture/nccl", "capture/nvtx", "capture/memory", "capture/sandbox", "probe"]
 PARTS = {"capture/nccl", "capture/nvtx", "capture/memory", "capture/sandbox"}
 
 

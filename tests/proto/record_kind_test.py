@@ -8,9 +8,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The row's types and functions, the field of a batch, and the kind of its line in the export.
 NAMES = re.compile(r'\bOverhead(s|Row|Record|Kind)\b|\boverheads\b|"overhead[":]|\b(Log|Decode)?Overhead\(')
 PRODUCER = ("injector/capture/cupti/", "injector/rows/batch_builder.h", "tests/sim/cupti/", "tests/sim/core/cupti_seam.h")
-CONSUMER = ("collector/model/process/", "collector/model/clock/row_clock", "collector/analysis/own_cost", "collector/render/json_conditions", "collector/render/table", "collector/render/full_report")
-# The names of all of CUPTI's activities, recorded or not.
-OTHERS = ("collector/analysis/names.",)
+CONSUMER = ("collector/model/process/", "collector/model/facts/", "collector/records/row_clock", "collector/analysis/trust/own_cost", "collector/report/trust", "collector/render/table")
+# The names of all of CUPTI's activities, recorded or not; a finding of that name.
+OTHERS = ("collector/analysis/names.", "collector/analysis/trust/findings_capture")
 # In the order of CONTRIBUTING.md, "A record kind".
 PLACES = {
     "proto/gpuprobe/v1/wire.proto",  # two edits: the message, and the field of a batch

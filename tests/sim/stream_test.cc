@@ -59,6 +59,33 @@ TEST_F(StreamTest, AValueIsWrittenWhenTheStreamComesToItAndHasNoRecord) {
   EXPECT_CUDA(cudaStreamDestroy(stream));
 }
 
+TEST_F(StreamTest, ABatchOfMemoryOperationsWritesAndWaitsInOrder) {
+  cudaStream_t waiting = NewStream();
+  cudaStream_t writing = NewStream();
+  uint64_t* words = nullptr;
+  ASSERT_CUDA(cudaMallocHost(reinterpret_cast<void**>(&words), 2 * sizeof *words));
+  words[0] = words[1] = 0;
+  const auto address = reinterpret_cast<CUdeviceptr>(words);
+  CUstreamBatchMemOpParams operations[2] = {};
+  operations[0].waitValue = {
+      CU_STREAM_MEM_OP_WAIT_VALUE_64, address, {.value64 = 5}, CU_STREAM_WAIT_VALUE_GEQ, 0};
+  operations[1].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_64, address + 8, {.value64 = 9}, 0, 0};
+  ASSERT_EQ(cuStreamBatchMemOp(waiting, 2, operations, 0), CUDA_SUCCESS);
+  Launch(Slow(), writing);
+  ASSERT_CUDA(cudaStreamSynchronize(writing));
+  EXPECT_EQ(cudaStreamQuery(waiting), cudaErrorNotReady) << "nobody has written what it waits for";
+  EXPECT_EQ(words[1], 0U);
+  operations[0].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_64, address, {.value64 = 6}, 0, 0};
+  ASSERT_EQ(cuStreamBatchMemOp(writing, 1, operations, 0), CUDA_SUCCESS);
+  ASSERT_CUDA(cudaStreamSynchronize(waiting));
+  EXPECT_EQ(words[1], 9U);
+  EXPECT_EQ(Activities(ActivityKind::kKernel).size(), 1U) << "there is no record of memory operations";
+  EXPECT_EQ(cuStreamBatchMemOp(waiting, 0, operations, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CUDA(cudaFreeHost(words));
+  EXPECT_CUDA(cudaStreamDestroy(waiting));
+  EXPECT_CUDA(cudaStreamDestroy(writing));
+}
+
 TEST_F(StreamTest, TwoStreamsOverlap) {
   cudaStream_t a = NewStream();
   cudaStream_t b = NewStream();

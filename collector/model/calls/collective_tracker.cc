@@ -55,7 +55,7 @@ bool CollectiveTracker::LaunchedNothing(uint64_t plan) const {
   return std::find(unlaunched_.begin(), unlaunched_.end(), plan) != unlaunched_.end();
 }
 
-// ncclInProgress: what a communicator that does not block answers to a call that it took.
+// ncclInProgress: the success result of a non-blocking communicator.
 constexpr int32_t kNcclInProgress = 7;
 
 void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_point) {
@@ -184,7 +184,7 @@ void CollectiveTracker::AddReplayedKernel(CarriedPlan carried, uint64_t node, ui
 void CollectiveTracker::AddUnexplained(uint32_t op, uint64_t start_ns, uint64_t end_ns) {
   ++calls_;
   Plan alone{.comm = 0, .start_ns = start_ns, .end_ns = end_ns, .calls = {}};
-  // Nothing says which call of the other ranks' it is, as with a send.
+  // As with a send, nothing identifies the other ranks' call.
   alone.calls.push_back({.op = op, .seq = 0, .bytes = 0, .failed = false, .point_to_point = true});
   SettlePlan(alone, 0);
 }
@@ -276,7 +276,7 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
   CollectiveSeries& series = SeriesFor(plan);
   // If there are several kernels, all must have been seen.
   const bool timed = plan.end_ns > plan.start_ns && !plan.lost;
-  const bool pair = plan.calls.size() == 1 && plan.calls.front().pair != 0;
+  std::vector<TransferEnd> transfers;
   bool comparable = timed || plan.lost;
   uint64_t first_seq = UINT64_MAX;
   uint64_t bytes = 0;
@@ -294,12 +294,17 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
     series.failed_calls += call.failed ? 1 : 0;
     series.untimed_calls += timed ? 0 : 1;
     CountHow(call, series);
-    comparable = comparable && (!call.point_to_point || pair);
+    if (call.point_to_point) transfers.push_back({.op = call.op, .peer = call.peer, .ordinal = call.pair});
+    comparable = comparable && (!call.point_to_point || call.pair != 0);
     first_seq = std::min(first_seq, call.seq);
     bytes += call.bytes;
   }
-  if (timed) series.time_ns.Add(plan.end_ns - plan.start_ns);
-  if (comparable) {
+  if (timed) {
+    series.time_ns.Add(plan.end_ns - plan.start_ns);
+    series.first.See(plan.start_ns, plan.end_ns - plan.start_ns);
+  }
+  // Collectives in a group with sends and receives are matched with nothing.
+  if (comparable && (transfers.empty() || transfers.size() == plan.calls.size())) {
     events_.settled({.series = &series,
                      .comm = plan.comm,
                      .seq = first_seq,
@@ -311,9 +316,7 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
                      .batch = plan.batch,
                      .bytes = bytes,
                      .lost = !timed,
-                     .pair = pair ? plan.calls.front().pair : 0,
-                     .peer = plan.calls.front().peer,
-                     .op = plan.calls.front().op});
+                     .transfers = transfers});
   }
 }
 

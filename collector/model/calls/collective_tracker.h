@@ -1,10 +1,10 @@
 // NCCL calls of one process, joined to the GPU time of the plan that carried them, as series per (operation,
 // communicator, size).
 //
-// Separate because three streams meet here in any order: calls (Collectives), plan-to-launch pairs (Plans)
-// and kernels. A plan waits until its kernels have ended and nothing more can come for it, or until enough
-// later ones exist, or until Finish; then it is settled into its series and handed to the job, which compares
-// ranks. A plan's time is from the start of its first kernel to the end of its last.
+// Three streams meet here in any order: calls (Collectives), plan-to-launch pairs (Plans) and kernels. A plan
+// waits until its kernels have ended and nothing more can come for it, or until enough later ones exist, or
+// until Finish; then it is settled into its series and handed to the job, which compares ranks. A plan's time
+// is from the start of its first kernel to the end of its last.
 //
 // The calls of a plan that was captured into a CUDA graph are a pattern: each launch of a graph that carries
 // it is a plan of its own, with the pattern's calls and its own time. Ranks are matched by the captured
@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -26,9 +27,9 @@
 #include "collector/model/calls/graph_replays.h"
 #include "collector/model/calls/steady_transfers.h"
 #include "collector/model/calls/transfers.h"
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
 #include "collector/model/statistics/distribution.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 
@@ -59,6 +60,47 @@ struct RanAs {
   }
 };
 
+// One side of a send and its receive, as a plan carries it.
+struct TransferEnd {
+  uint32_t op = 0;       // StringDef
+  int32_t peer = -1;     // its rank in the communicator
+  uint64_t ordinal = 0;  // among those between the two ranks in this direction, which both sides count alike
+};
+
+// How sends and receives are combined in plans; distinguishes exchanges from pipelines. Example: {send to 2,
+// receive from 0} goes both ways, meets two peers, and is mutual with none of them.
+struct TransferShapes {
+  uint64_t one_way = 0;    // plans that only send or only receive
+  uint64_t both_ways = 0;  // plans that do both
+  // The most of any plan that goes both ways; a rank that sends to itself is one of its peers.
+  uint32_t peers = 0;
+  uint32_t mutual = 0;  // peers that it sends to and receives from
+  bool with_itself = false;
+
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, one_way, both_ways, peers, mutual, with_itself);
+  }
+};
+
+// The earliest plan of a series. It opens connections and waits for ranks that still set up, so bandwidths
+// leave it out, as nccl-tests calls each size once before it measures.
+struct FirstPlan {
+  uint64_t start_ns = UINT64_MAX;
+  uint64_t time_ns = 0;
+
+  void See(uint64_t start, uint64_t time) {
+    if (start >= start_ns) return;
+    start_ns = start;
+    time_ns = time;
+  }
+
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, start_ns, time_ns);
+  }
+};
+
 struct CollectiveSeries {
   static constexpr size_t kMaxRanAs = 8;  // beyond, calls are not counted there
   uint32_t comm = 0;                      // Communicator.id of this process
@@ -75,22 +117,25 @@ struct CollectiveSeries {
   uint64_t unlaunched_calls = 0;
   std::vector<CollectivePart> parts;
   std::vector<RanAs> ran_as;
-  // A sample a plan. Some series for each of a thousand ranks, of some calls a step, must stay small.
+  // One sample per plan. Kept small: each of a thousand ranks has several series.
   static constexpr size_t kExactLimit = 1024;
   Distribution time_ns{kExactLimit};
+  FirstPlan first;
   // Against the other ranks of the same call: filled in by the job.
   uint64_t compared_plans = 0;
   uint64_t wait_ns = 0;         // sum of own duration minus the shortest one
   uint64_t transfer_ns = 0;     // sum of the shortest ones
   uint64_t transfer_bytes = 0;  // of the compared plans
-  uint64_t compared_ranks_sum = 0;
-  SteadyTransfers steady;  // the compared plans after the warm-up
+  FirstPlan first_compared;     // its time: the shortest one
+  SteadyTransfers steady;       // the compared plans after the warm-up
+  TransferShapes shapes;        // likewise filled in by the job
 
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, element_bytes,
                     mixed_elements, failed_calls, untimed_calls, unlaunched_calls, parts, ran_as, time_ns,
-                    compared_plans, wait_ns, transfer_ns, transfer_bytes, compared_ranks_sum, steady);
+                    first, compared_plans, wait_ns, transfer_ns, transfer_bytes, first_compared, steady,
+                    shapes);
   }
 };
 
@@ -108,11 +153,8 @@ struct SettledPlan {
   uint64_t bytes;
   // It was launched, and its kernel's record will not come: without times.
   bool lost;
-  // For a send or receive by itself: its ordinal among those between the two ranks in this direction, which
-  // both sides count alike. 0 for anything else.
-  uint64_t pair;
-  int32_t peer;
-  uint32_t op;  // StringDef, of its first call
+  // Its sends and receives, if it consists of nothing else; valid during the event.
+  std::span<const TransferEnd> transfers;
 };
 
 // What the tracker reports to its owner as records come.
@@ -174,7 +216,7 @@ class CollectiveTracker {
     uint64_t bytes = 0;  // of all
   };
   Calls CallsOf(uint64_t plan) const;
-  // A send or receive of a plan that was captured; `pair` as in SettledPlan.
+  // A send or receive of a plan that was captured; `pair` as TransferEnd's ordinal.
   struct CapturedTransfer {
     uint32_t op = 0;
     int32_t peer = -1;

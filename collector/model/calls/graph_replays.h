@@ -1,7 +1,7 @@
 // Launches of executable CUDA graphs that carry collectives, and which of them may still be running.
 //
-// Separate from the tracker of calls, which times replays once their kernels have ended: a replay that hangs
-// has no kernels to report. The captured plans that a graph carries are reported when it is instantiated, or
+// The tracker of calls times replays once their kernels have ended; a hanging replay has no kernels to
+// report, and is found here. The captured plans that a graph carries are reported when it is instantiated, or
 // else learned from its kernels; updating an executable graph replaces the plans in the same places. One
 // executable graph runs its launches one after another, so anything that ran in one ends those before it.
 // Memory: the launches that are not over, bounded; beyond, the oldest is forgotten.
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "collector/model/calls/carried_plan.h"
 #include "collector/model/state/members.h"
+#include "collector/records/carried_plan.h"
 
 namespace gpuprobe::model {
 

@@ -1,11 +1,11 @@
 // Hangs that were reported while the job ran, as the collector wrote them down.
 //
 // Example: rank 3 does not issue AllReduce 48211, and the collector reports it after a minute. Ten seconds
-// later somebody kills the job, and records that the waiting ranks had not sent yet are lost. The remaining
-// ones would show a wait of 59 s and no hang; the verdict is kept here, and the report shows it.
+// later the job is killed, and records that the waiting ranks had not sent yet are lost. The remaining ones
+// would show a wait of 59 s and no hang; the verdict is kept here, and the report shows it.
 //
-// Fed by the collector (cli/hang_watch.h) or by the log that it wrote. Times are on the model's line. Memory:
-// kMost verdicts.
+// Fed by the collector (recording/hang_watch.h) or by the log that it wrote. Times are on the model's line.
+// Memory: kMost verdicts.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class HangVerdicts {
 
   // Replaces the earlier verdict under the same key.
   void Apply(const v1::HangVerdict& verdict);
-  // In the order in which they were first said.
+  // In the order in which they were first reported.
   const std::deque<v1::HangVerdict>& all() const { return all_; }
 
  private:

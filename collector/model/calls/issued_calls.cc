@@ -58,7 +58,7 @@ void IssuedCalls::Finished(uint64_t hash, uint64_t seq) {
 }
 
 void IssuedCalls::DropFront(uint64_t hash, Communicator& comm) {
-  // The first mismatches are the most telling: later ones follow from them.
+  // The first mismatches matter most: later ones follow from them.
   if (comm.calls.front().signatures.size() > 1 && mismatched_.size() < kMaxMismatched) {
     mismatched_.push_back({.hash = hash, .call = std::move(comm.calls.front())});
   }

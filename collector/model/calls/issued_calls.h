@@ -1,10 +1,10 @@
 // Collectives of all ranks that were issued and may still be running, and calls that the ranks of a
 // communicator issued differently.
 //
-// Separate from JobModel, which compares collectives that are over: a call that hangs never is. A
-// communicator runs its collectives one after another, so a call is over as soon as any rank has finished it
-// or a later one; only calls issued since then are open. A rank whose record of a call was lost is assumed to
-// have issued it when it issued a later one. Memory: the calls between the slowest rank's and the newest one,
+// JobModel compares collectives that are over; a hanging call never is, and is found here. A communicator
+// runs its collectives one after another, so a call is over as soon as any rank has finished it or a later
+// one; only calls issued since then are open. A rank whose record of a call was lost is assumed to have
+// issued it when it issued a later one. Memory: the calls between the slowest rank's and the newest one,
 // bounded.
 #pragma once
 

@@ -1,11 +1,10 @@
 // Transfers of a series of collectives and the waiting in them, without the start of the run: in calls before
 // the first step after the warm-up, ranks wait for each other's compilation.
 //
-// Separate from the series' totals, which count every call: the warm-up is known only once some steps are
-// over (steady_runs.h), and calls are compared before that, in an order that depends on when each rank
-// reports. Each call is assigned to the run of steps in which it ended, so that the outcome depends on
-// neither. Memory: until then, sums for each run, and the calls of steps that are not known yet, at most
-// kMaxPending.
+// The warm-up is known only once some steps are over (steady_runs.h), but calls are compared before that, in
+// an order that depends on when each rank reports. So each call is assigned to the run of steps in which it
+// ended, which makes the outcome independent of both. Memory: until the warm-up is known, sums for each run,
+// and the calls of steps that are not known yet, at most kMaxPending.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +46,7 @@ class SteadyTransfers {
 
   // `runs`: of this process, as far as they are known.
   void Add(const Call& call, const SteadyRuns& runs);
-  // Nothing more is called; `runs` are known.
+  // No more calls come; `runs` are known.
   void Finish(const SteadyRuns& runs) { CountEarly(runs); }
 
   const Sums& sums() const { return sums_; }
@@ -55,7 +54,7 @@ class SteadyTransfers {
  private:
   static void Count(const Call& call, Sums& sums);
   static void Merge(const Sums& from, Sums& into);
-  // Puts calls to their runs; `all`: whether their steps are known or not.
+  // Assigns calls to their runs; `all`: even if their steps are not known yet.
   void Sort(const SteadyRuns& runs, bool all);
   void CountEarly(const SteadyRuns& runs);
 

@@ -1,10 +1,9 @@
 // Sends and receives that one process issued, by peer and direction, and which of them may still be running.
 //
-// Separate from the tracker of calls, which times them, and from IssuedCalls, which compares collectives: the
-// sequence number of a transfer says nothing about other ranks. What two ranks agree on is the order: the
-// n-th send from one to the other is the n-th receive there. Transfers of one pair and direction run one
-// after another, so one that is over ends those before it. Memory: those that are not over, bounded; beyond,
-// the oldest is forgotten.
+// Unlike a collective's, the sequence number of a transfer says nothing about other ranks. Two ranks agree
+// only on the order: the n-th send from one to the other is the n-th receive there. Transfers of one pair and
+// direction run one after another, so one that is over ends those before it. Memory: those that are not over,
+// bounded; beyond, the oldest is forgotten.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +12,8 @@
 #include <map>
 #include <tuple>
 
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 
@@ -51,8 +50,8 @@ class Transfers {
 
   void Issued(const CollectiveRecord& record);
   void Finished(const Key& key, uint64_t seq);
-  // It was captured into a CUDA graph: it is only issued when the graph is launched, which is not reported
-  // here.
+  // The transfer was captured into a CUDA graph, so it is issued only at graph launches, which are not
+  // reported here.
   void Captured(const Key& key, uint64_t seq);
 
   const std::map<Key, Peer>& peers() const { return peers_; }

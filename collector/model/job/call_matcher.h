@@ -1,13 +1,23 @@
 // Matches the plans of several ranks that are one call: by communicator hash, sequence number and number of
 // the replay; a send and its receive by the ordinal of the transfer and the two ranks.
 //
-// A call is handed to the comparison when all of its ranks have reported it, or when too many wait. Not
-// thread-safe: one owner.
+// Plans of sends and receives that meet form one call, however many ranks that are. Example: each of four
+// ranks passes a block to the next in a group {send to next, receive from previous}. Each plan meets two
+// others, so the four are one call, an exchange. If one rank's plan is a send by itself and the other's its
+// receive, they are a pair. A pipeline has such pairs, and may send forward and receive backward in one
+// group: a group that a rank issues after it has sent or received alone on the same communicator does not
+// count as an exchange. Groups that each answer an earlier one and start a later one form an endless chain.
+// As soon as a rank would be in the chain twice, it is not one call, and only the transfers that are still
+// open are kept.
+//
+// A call is handed to the comparison when all of its ranks have reported it; a collective also when too many
+// wait. Not thread-safe: one owner.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -16,6 +26,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "collector/model/calls/collective_tracker.h"
+#include "collector/model/job/member.h"
 #include "collector/model/job/rank_comparison.h"
 #include "collector/model/process/process_model.h"
 #include "collector/model/state/members.h"
@@ -27,24 +38,27 @@ class CallMatcher {
   // Calls that some of their ranks have not reported yet, and the ranks that have reported them.
   static constexpr size_t kMaxWaitingCalls = 65536;
   static constexpr size_t kMaxWaitingRanks = size_t{1} << 20;
+  // Transfers of which only one side was reported.
+  static constexpr size_t kMaxHalves = size_t{1} << 19;
 
   using Processes = std::vector<std::unique_ptr<ProcessModel>>;
 
-  // `index`: of the process whose plan it is.
-  void Add(const Processes& processes, uint32_t index, const SettledPlan& plan, RankComparison& comparison);
-  // Hands on whatever waits.
-  void Finish(const Processes& processes, RankComparison& comparison);
+  // `number`: of the member whose plan it is.
+  void Add(const Members& members, uint32_t number, const SettledPlan& plan, RankComparison& comparison);
+  // Passes all calls that still wait to the comparison.
+  void Finish(const Members& members, RankComparison& comparison);
 
-  // The state names series by their process and place. REQUIRES: the processes are loaded.
+  // The state names series by their process and place. REQUIRES: the processes are loaded. `members`: how
+  // many there are.
   template <typename Archive>
-  void Visit(Archive& archive, const Processes& processes);
+  void Visit(Archive& archive, const Processes& processes, size_t members);
 
  private:
   struct Call {
     int32_t comm_ranks = 0;
     std::vector<bool> present;  // by rank of the communicator
     std::vector<RankComparison::Participant> participants;
-    std::vector<uint32_t> lost;  // processes that took part, at times that are not known
+    std::vector<uint32_t> lost;  // members that took part, at times that are not known
   };
   // Communicator hash, sequence, replay, 0. For a send and its receive: the ordinal of the transfer instead
   // of the sequence, and the sender's rank in the communicator << 32 | the receiver's.
@@ -52,69 +66,114 @@ class CallMatcher {
   // A series is known by its process and its place there.
   using Place = std::pair<uint64_t, uint64_t>;
 
-  // Which call a plan is, which of its ranks reports it, and how many it has.
-  struct Identity {
-    Key key{};
-    size_t rank = 0;
-    int32_t ranks = 0;
+  // Plans of sends and receives that meet each other so far.
+  struct Meeting {
+    Call call;
+    uint64_t hash = 0;           // of the communicator
+    std::vector<Key> transfers;  // all that only one side reported, and some that both did
+    uint64_t halves = 0;         // of these, that only one side reported
+    bool one_way = false;        // some rank had sent or received alone before, or does here
+    bool endless = false;        // some rank is in it twice, so it is not compared and keeps no participants
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, Rebuilt(call), hash, transfers, halves, one_way, endless);
+    }
   };
-  static Identity IdentityOf(const ProcessModel& process, const v1::Communicator& comm,
-                             const SettledPlan& plan);
-  void Close(const Processes& processes, const Key& key, Call& call, RankComparison& comparison);
+  struct Half {
+    uint64_t meeting = 0;
+    bool sends = false;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, meeting, sends);
+    }
+  };
+  void AddTransfers(const Members& members, uint32_t number, const v1::Communicator& comm,
+                    const SettledPlan& plan, RankComparison& comparison);
+  // Notes the shape of the plan's sends and receives. True if it only sends or only receives.
+  static bool AddShape(const ProcessModel& process, const v1::Communicator& comm, const SettledPlan& plan);
+  // Returns the number of the merged meeting.
+  uint64_t Merge(uint64_t one, uint64_t other, size_t most_ranks);
+  // Forgets the meeting's transfers that both sides reported, once they are most of its transfers.
+  void DropMet(uint64_t number, Meeting& meeting) const;
+  void Close(const Members& members, uint64_t number, RankComparison& comparison);
+  static void AddRank(const ProcessModel& process, uint32_t member, const v1::Communicator& comm,
+                      const SettledPlan& plan, Call& call);
+  void Close(const Members& members, const Key& key, Call& call, RankComparison& comparison);
   // Makes room for others.
-  void CloseOldest(const Processes& processes, RankComparison& comparison);
+  void CloseOldest(const Members& members, RankComparison& comparison);
 
   template <typename Archive>
-  void VisitCall(Archive& archive, const Processes& processes, Call& call,
+  void VisitCall(Archive& archive, const Processes& processes, size_t members, Call& call,
                  absl::FunctionRef<Place(const CollectiveSeries*)> place_of);
 
   friend StateAccess;
 
   absl::flat_hash_map<Key, Call> calls_;
   std::deque<Key> order_;
-  size_t waiting_ = 0;  // participants in calls_
+  size_t waiting_ = 0;                    // participants in calls_
+  std::map<uint64_t, Meeting> meetings_;  // by number, the oldest first
+  absl::flat_hash_map<Key, Half> halves_;
+  uint64_t next_meeting_ = 0;
+  // Members, and communicators on which they have sent or received alone.
+  std::map<std::pair<uint32_t, uint64_t>, uint8_t> one_way_;
 };
 
 template <typename Archive>
-void CallMatcher::Visit(Archive& archive, const Processes& processes) {
+void CallMatcher::Visit(Archive& archive, const Processes& processes, size_t members) {
   uint64_t calls = calls_.size();
-  archive.Members(this, Rebuilt(calls_), order_, waiting_);
+  archive.Members(this, Rebuilt(calls_), order_, waiting_, meetings_, halves_, next_meeting_, one_way_);
+  for (const auto& [key, half] : halves_) archive.Require(meetings_.contains(half.meeting));
   archive(calls);
   if constexpr (Archive::kReads) {
     const auto none = [](const CollectiveSeries*) { return Place{0, 0}; };
     for (; calls > 0 && archive.ok(); --calls) {
       Key key{};
       archive(key);
-      VisitCall(archive, processes, calls_[key], none);
+      VisitCall(archive, processes, members, calls_[key], none);
     }
+    for (auto& [number, meeting] : meetings_) VisitCall(archive, processes, members, meeting.call, none);
   } else {
     absl::flat_hash_map<const CollectiveSeries*, Place> places;
     for (uint64_t p = 0; p < processes.size(); ++p) {
       const auto& all = processes[p]->collectives().series();
       for (uint64_t s = 0; s < all.size(); ++s) places[all[s].get()] = {p, s};
     }
+    const auto place_of = [&places](const CollectiveSeries* at) { return places.at(at); };
     for (auto& [key, call] : calls_) {
       Key copy = key;
       archive(copy);
-      VisitCall(archive, processes, call, [&places](const CollectiveSeries* at) { return places.at(at); });
+      VisitCall(archive, processes, members, call, place_of);
+    }
+    for (auto& [number, meeting] : meetings_) VisitCall(archive, processes, members, meeting.call, place_of);
+    if constexpr (Archive::kDescribes) {
+      Key key{};
+      archive(key);
+      Call call;
+      call.participants.resize(1);
+      VisitCall(archive, processes, members, call, [](const CollectiveSeries*) { return Place{0, 0}; });
     }
   }
 }
 
 template <typename Archive>
-void CallMatcher::VisitCall(Archive& archive, const Processes& processes, Call& call,
+void CallMatcher::VisitCall(Archive& archive, const Processes& processes, size_t members, Call& call,
                             absl::FunctionRef<Place(const CollectiveSeries*)> place_of) {
   uint64_t participants = call.participants.size();
-  archive(call.comm_ranks, call.present, participants, call.lost);
-  for (const uint32_t process : call.lost) archive.Require(process < processes.size());
+  archive(participants);
+  archive.Members(&call, Rebuilt(call.participants), call.comm_ranks, call.present, call.lost);
+  for (const uint32_t member : call.lost) archive.Require(member < members);
   if constexpr (Archive::kReads) {
     archive.Require(participants <= kMaxWaitingRanks);
     call.participants.resize(archive.ok() ? participants : 0);
   }
   for (RankComparison::Participant& p : call.participants) {
     Place place = place_of(p.series);
-    archive(p.process, p.comm_rank, p.start_ns, p.end_ns, p.clock_shift_ns, p.bytes, place);
-    archive.Require(p.process < processes.size() && p.start_ns <= p.end_ns);
+    archive.Members(&p, Rebuilt(p.series), p.member, p.comm_rank, p.start_ns, p.end_ns, p.clock_shift_ns,
+                    p.bytes);
+    archive(place);
+    archive.Require(p.member < members && p.start_ns <= p.end_ns);
     if constexpr (Archive::kReads) {
       const auto& [process, series] = place;
       archive.Require(process < processes.size() &&

@@ -1,20 +1,66 @@
 #include "collector/model/job/job_model.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace gpuprobe::model {
 
 JobModel::JobModel() : names_{""}, name_ids_{{"", 0}} {}
 
-ProcessModel* JobModel::Find(const v1::Hello& hello) const {
+JobModel::ProcessKey JobModel::KeyOf(const v1::Hello& hello) {
   const v1::Identity& id = hello.identity();
+  return {id.host(), id.pid(), id.process_start_ns(), hello.instance()};
+}
+
+ProcessModel* JobModel::Find(const v1::Hello& hello) const {
   for (const std::unique_ptr<ProcessModel>& process : processes_) {
-    const v1::Identity& known = process->identity();
-    if (known.host() == id.host() && known.pid() == id.pid() &&
-        known.process_start_ns() == id.process_start_ns() &&
-        process->hello().instance() == hello.instance()) {
-      return process.get();
-    }
+    if (KeyOf(process->hello()) == KeyOf(hello)) return process.get();
   }
   return nullptr;
+}
+
+bool JobModel::StepsWereRevised() const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [](const auto& process) { return !process->device_steps().Learned().empty(); });
+}
+
+std::optional<uint64_t> JobModel::CommonWarmup() const {
+  uint64_t shortest = UINT64_MAX;
+  uint64_t longest = 0;
+  uint64_t fewest = UINT64_MAX;
+  for (const Member& member : ReportedMembers()) {
+    const StepTracker& steps = member.steps();
+    if (steps.count() == 0) continue;
+    shortest = std::min(shortest, steps.warmup_count());
+    longest = std::max(longest, steps.warmup_count());
+    fewest = std::min(fewest, steps.count());
+  }
+  if (shortest >= longest || fewest < 2 * longest) return std::nullopt;
+  // In a long run the difference is not worth another replay.
+  constexpr uint64_t kOneStepIn = 100;
+  if ((longest - shortest) * kOneStepIn < fewest) return std::nullopt;
+  return longest;
+}
+
+bool JobModel::LearnedOfSteps() const {
+  return StepsWereRevised() || (!known_warmup_.has_value() && CommonWarmup().has_value());
+}
+
+void JobModel::BeginAgain() {
+  known_warmup_ = StepsWereRevised() ? std::nullopt : CommonWarmup();
+  for (const std::unique_ptr<ProcessModel>& process : processes_) {
+    if (DeviceSteps::Definitions learned = process->device_steps().Learned(); !learned.empty())
+      known_steps_[KeyOf(process->hello())] = std::move(learned);
+  }
+  Clear();
+}
+
+void JobModel::Clear() {
+  JobModel empty;
+  empty.step_marker_ = step_marker_;
+  empty.known_steps_ = std::move(known_steps_);
+  empty.known_warmup_ = known_warmup_;
+  *this = std::move(empty);
 }
 
 ProcessModel& JobModel::Join(const v1::Hello& hello) {
@@ -34,14 +80,47 @@ ProcessModel& JobModel::AddProcess(const v1::Hello& hello) {
     if (known != nullptr) issued_.Finished(known->hash(), seq);
   };
   events.collectives.settled = [this, index](const SettledPlan& plan) {
-    calls_.Add(processes_, index, plan, comparison_);
+    const uint32_t member = MemberOf(index, processes_[index]->PlaceOf(plan.comm));
+    calls_.Add(members_, member, plan, comparison_);
   };
   events.communicator = [this, index](const v1::Communicator& comm) {
     issued_.Join(comm.hash(), comm.ranks(), comm.rank(), index);
   };
   processes_.push_back(std::make_unique<ProcessModel>(hello, std::move(events)));
   processes_.back()->SetStepMarker(step_marker_);
+  if (const auto known = known_steps_.find(KeyOf(hello)); known != known_steps_.end())
+    processes_.back()->KnowSteps(known->second);
+  if (known_warmup_.has_value()) processes_.back()->KnowWarmup(*known_warmup_);
+  AddMember(index, 0);
   return *processes_.back();
+}
+
+void JobModel::AddMember(uint32_t process, uint32_t place) {
+  members_of_.resize(processes_.size());
+  members_of_[process].push_back(static_cast<uint32_t>(members_.size()));
+  members_.push_back({.process = processes_[process].get(),
+                      .index = process,
+                      .place = place,
+                      .number = static_cast<uint32_t>(members_.size())});
+}
+
+Members JobModel::ReportedMembers() const {
+  Members reported;
+  for (const auto& numbers : members_of_) {
+    const auto first = static_cast<ptrdiff_t>(reported.size());
+    for (const uint32_t number : numbers) {
+      if (members_[number].IsReported()) reported.push_back(members_[number]);
+    }
+    std::sort(reported.begin() + first, reported.end(),
+              [](const Member& a, const Member& b) { return a.device() < b.device(); });
+  }
+  return reported;
+}
+
+uint32_t JobModel::MemberOf(uint32_t process, size_t place) {
+  while (members_of_[process].size() <= place)
+    AddMember(process, static_cast<uint32_t>(members_of_[process].size()));
+  return members_of_[process][place];
 }
 
 uint32_t JobModel::Intern(const std::string& name) {
@@ -72,13 +151,16 @@ void JobModel::Finish(bool goes_on) {
     if (!goes_on) process->EndDelivery();
     process->Finish(goes_on);
   }
-  calls_.Finish(processes_, comparison_);
+  for (uint32_t i = 0; i < processes_.size(); ++i) MemberOf(i, processes_[i]->device_steps().size() - 1);
+  calls_.Finish(members_, comparison_);
   for (const std::unique_ptr<ProcessModel>& process : processes_) {
-    for (const auto& series : process->collectives().series())
-      series->steady.Finish(process->steps().steady_runs());
+    for (const auto& series : process->collectives().series()) {
+      const auto& device = process->device_steps().At(process->PlaceOf(series->comm));
+      series->steady.Finish(device.steps.steady_runs());
+    }
   }
-  for (uint32_t i = 0; i < processes_.size(); ++i) comparison_.AccountSteps(*processes_[i], i, true);
-  comparison_.AlignSteps(processes_);
+  for (uint32_t i = 0; i < members_.size(); ++i) comparison_.AccountSteps(members_[i], i, true);
+  comparison_.AlignSteps(members_);
 }
 
 }  // namespace gpuprobe::model

@@ -1,15 +1,18 @@
 // All processes that report to a collector, and what only a comparison of them shows: who waited for whom in
 // a collective.
 //
-// The only place where two processes meet. The plans of several ranks that are one call are matched
-// (call_matcher.h) and compared (rank_comparison.h); calls that ranks issue and that do not end are kept for
-// the search for hangs.
+// The only place where two processes, or two GPUs of one, meet. The plans of several ranks that are one call
+// are matched (call_matcher.h) and compared (rank_comparison.h); calls that ranks issue and that do not end
+// are kept for the search for hangs.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -18,12 +21,12 @@
 #include "collector/model/calls/hang_verdicts.h"
 #include "collector/model/calls/issued_calls.h"
 #include "collector/model/job/call_matcher.h"
+#include "collector/model/job/member.h"
 #include "collector/model/job/rank_comparison.h"
 #include "collector/model/process/process_model.h"
+#include "collector/model/state/members.h"
 
 namespace gpuprobe::model {
-
-class StateWriter;
 
 class JobModel {
  public:
@@ -36,19 +39,32 @@ class JobModel {
   ProcessModel& Join(const v1::Hello& hello);
   // The process that sends this Hello; nullptr if it is new.
   ProcessModel* Find(const v1::Hello& hello) const;
-  // Settles everything, marks processes that never said goodbye, and compares what is left. `goes_on`: see
+  // Settles everything, marks processes that sent no Bye, and compares the remaining calls. `goes_on`: see
   // ProcessModel.
   void Finish(bool goes_on = false);
 
-  // Everything that is known so far, as bytes from which LoadState makes a model that goes on exactly like
-  // this one. Linear in the model's size: some megabytes after days.
+  // The whole state as bytes, from which LoadState makes a model that continues exactly like this one. Linear
+  // in the model's size: some megabytes after days.
   std::string SaveState();
   // The same in parts, so that a thousand ranks' are never in memory at once.
   void SaveState(absl::FunctionRef<void(std::string_view)> part);
   // Replaces what is known. DataLoss if the bytes are not a saved state; the model is empty then.
   absl::Status LoadState(std::string_view bytes);
 
+  // Whether another replay from the start would count steps better: the first guess at a process's steps
+  // turned out wrong, or ranks disagree on how many of the first steps are warm-up. At most kReplays times.
+  bool LearnedOfSteps() const;
+  static constexpr int kReplays = 2;
+  // Forgets everything but the learned steps, for another replay.
+  void BeginAgain();
+
   const std::vector<std::unique_ptr<ProcessModel>>& processes() const { return processes_; }
+  // The members by whose numbers comparison() counts.
+  const Members& members() const { return members_; }
+  // The process itself. `process`: its place in processes().
+  const Member& FirstMember(uint32_t process) const { return members_[members_of_[process].front()]; }
+  // Without devices that hardly count, by process and device.
+  Members ReportedMembers() const;
   // Applies what was reported about a hang while the job ran.
   void ApplyVerdict(const v1::HangVerdict& verdict) { verdicts_.Apply(verdict); }
   const HangVerdicts& verdicts() const { return verdicts_; }
@@ -59,15 +75,29 @@ class JobModel {
 
  private:
   static constexpr uint32_t kMaxNames = 65536;
+  // Host, process id, start and program image.
+  using ProcessKey = std::tuple<std::string, uint32_t, uint64_t, uint64_t>;
+  static ProcessKey KeyOf(const v1::Hello& hello);
+  bool StepsWereRevised() const;
+  // The longest warm-up of a rank, if others have a shorter one: they waited for it in these steps. Not
+  // where that would leave few steps of some rank.
+  std::optional<uint64_t> CommonWarmup() const;
+  // Forgets everything but the settings and what replays learned.
+  void Clear();
   ProcessModel& AddProcess(const v1::Hello& hello);
-  template <typename Archive>
-  void VisitNames(Archive& archive);
-  void Save(StateWriter& archive, absl::FunctionRef<void()> after_process);
+  void AddMember(uint32_t process, uint32_t place);
+  // The number of the member that this device of the process is.
+  uint32_t MemberOf(uint32_t process, size_t place);
+  static uint32_t StateVersion();
   void OnIssued(const ProcessModel& process, const CollectiveRecord& call);
   uint32_t Intern(const std::string& name);
 
   std::vector<std::unique_ptr<ProcessModel>> processes_;
+  Members members_;
+  std::vector<std::vector<uint32_t>> members_of_;  // by process, then by place
   StepMarker step_marker_;
+  std::map<ProcessKey, DeviceSteps::Definitions> known_steps_;  // by an earlier replay
+  std::optional<uint64_t> known_warmup_;
   CallMatcher calls_;
   IssuedCalls issued_;
   HangVerdicts verdicts_;
@@ -75,6 +105,17 @@ class JobModel {
   std::vector<std::string> names_;
   absl::flat_hash_map<std::string, uint32_t> name_ids_;
   size_t state_bytes_ = 0;  // of SaveState, the last time
+
+  friend StateAccess;
+  // `after_process`: called after each of them was saved or loaded.
+  template <typename Archive>
+  void Visit(Archive& archive, absl::FunctionRef<void()> after_process);
+  template <typename Archive>
+  void VisitProcesses(Archive& archive, absl::FunctionRef<void()> after_process);
+  template <typename Archive>
+  void VisitMembers(Archive& archive);
+  // Whether what refers to names, members and processes refers to known ones; of a loaded state.
+  bool IsConsistent() const;
 };
 
 }  // namespace gpuprobe::model

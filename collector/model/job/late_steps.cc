@@ -5,32 +5,12 @@
 #include <optional>
 #include <utility>
 
+#include "collector/model/statistics/median_of_others.h"
+
 namespace gpuprobe::model {
-namespace {
-
-// The median of all values but one, each from the sorted values at once.
-template <typename Value>
-class MedianOfOthers {
- public:
-  explicit MedianOfOthers(std::vector<Value> values) : sorted_(std::move(values)) {
-    std::sort(sorted_.begin(), sorted_.end());
-  }
-  Value operator()(Value own) const {
-    const auto place =
-        static_cast<size_t>(std::lower_bound(sorted_.begin(), sorted_.end(), own) - sorted_.begin());
-    const auto other = [&](size_t i) { return sorted_[i < place ? i : i + 1]; };
-    const size_t others = sorted_.size() - 1;
-    if (others % 2 == 1) return other(others / 2);
-    return (other(others / 2 - 1) + other(others / 2)) / 2;
-  }
-
- private:
-  std::vector<Value> sorted_;
-};
-
-}  // namespace
 
 void StepHistory::Add(uint64_t step) {
+  if (steps_.size() < kMaxSteps) steps_.push_back(step);
   while (step / length_ >= kMaxSpans) {
     for (size_t i = 0; i < spans_.size(); i += 2) {
       Span& into = spans_[i / 2];
@@ -78,17 +58,16 @@ StepHistory::Stretch StepHistory::Densest() const {
   return best;
 }
 
-void LateSteps::Add(uint64_t step, uint32_t process, const StepRecord& record) {
+void LateSteps::Add(uint64_t step, uint32_t member, const StepRecord& record) {
   if (step < closed_before_) return;
   std::vector<Told>& told = open_[step];
-  told.push_back({.process = process,
+  told.push_back({.member = member,
                   .total_ns = record.total_ns(),
-                  .exposed_ns = record.exposed_comm_ns,
-                  .compute_ns = record.compute_ns,
-                  .host_ns = record.host_bound_ns + record.sync_ns,
-                  .input_ns = record.input_ns,
-                  .copy_ns = record.copy_ns,
+                  .host_ns = record.host_ns(),
                   .blocked_ns = record.blocked_ns,
+                  .parts = {record.compute_ns, record.exposed_comm_ns, record.copy_ns, record.host_bound_ns,
+                            record.input_ns, record.sync_ns, record.memory_ns, record.pause_ns,
+                            record.pause_after_copy_ns},
                   .ahead_ns = static_cast<int64_t>(record.start_ns - record.first_launch_ns)});
   most_told_ = std::max(most_told_, told.size());
   if (open_.size() <= kMaxOpen) return;
@@ -100,13 +79,13 @@ void LateSteps::Add(uint64_t step, uint32_t process, const StepRecord& record) {
 std::vector<int64_t> LateSteps::SpareOf(Steps::const_iterator step, Steps::const_iterator next) {
   std::vector<std::optional<int64_t>> later;
   for (const Told& each : next->second) {
-    if (later.size() <= each.process) later.resize(each.process + 1);
-    later[each.process] = each.ahead_ns;
+    if (later.size() <= each.member) later.resize(each.member + 1);
+    later[each.member] = each.ahead_ns;
   }
   std::vector<int64_t> spare;
   for (const Told& each : step->second) {
-    if (each.process >= later.size() || !later[each.process].has_value()) return {};
-    spare.push_back(*later[each.process] - each.ahead_ns + static_cast<int64_t>(each.blocked_ns));
+    if (each.member >= later.size() || !later[each.member].has_value()) return {};
+    spare.push_back(*later[each.member] - each.ahead_ns + static_cast<int64_t>(each.blocked_ns));
   }
   return spare;
 }
@@ -122,36 +101,41 @@ uint64_t LateSteps::MedianLength(const std::vector<Told>& told) {
 
 void LateSteps::Close(Steps::const_iterator step, Summary& summary) const {
   const std::vector<Told>& told = step->second;
-  if (told.size() < 2 || static_cast<double>(told.size()) < kLeastRanks * static_cast<double>(most_told_))
-    return;
+  if (static_cast<double>(told.size()) < kLeastRanks * static_cast<double>(most_told_)) return;
+  LongSteps::Step length{
+      .step = step->first,
+      .total_ns = MedianLength(told),
+      .parts = std::min_element(told.begin(), told.end(), [](const Told& a, const Told& b) {
+                 return a.exposed_ns() < b.exposed_ns();
+               })->parts};
+  if (told.size() < 2) return summary.long_steps.Add(length);
   const auto median_of = [&](auto part) {
     std::vector<uint64_t> values;
     values.reserve(told.size());
     for (const Told& each : told) values.push_back(part(each));
     return MedianOfOthers<uint64_t>(std::move(values));
   };
-  const auto exposed = median_of([](const Told& t) { return t.exposed_ns; });
+  const auto exposed = median_of([](const Told& t) { return t.exposed_ns(); });
   const auto late_by = [&](const Told& each) {
-    const uint64_t others_ns = exposed(each.exposed_ns);
-    return others_ns > each.exposed_ns ? others_ns - each.exposed_ns : 0;
+    const uint64_t others_ns = exposed(each.exposed_ns());
+    return others_ns > each.exposed_ns() ? others_ns - each.exposed_ns() : 0;
   };
   const auto is_late = [&](const Told& each, size_t level) {
     return static_cast<double>(late_by(each)) >= kLateShares[level] * static_cast<double>(each.total_ns);
   };
-  LongSteps::Step length{.step = step->first, .total_ns = MedianLength(told)};
   std::array<bool, kLevels> any{};
   for (const Told& each : told) {
     for (size_t level = 0; level < kLevels; ++level) any[level] = any[level] || is_late(each, level);
     if (!is_late(each, 0) || late_by(each) <= length.late_by_ns) continue;
     length.late = true;
-    length.process = each.process;
+    length.member = each.member;
     length.late_by_ns = late_by(each);
   }
   summary.long_steps.Add(length);
   std::vector<Rank>& ranks = summary.ranks;
   for (const Told& each : told) {
-    if (ranks.size() <= each.process) ranks.resize(each.process + 1);
-    Rank& rank = ranks[each.process];
+    if (ranks.size() <= each.member) ranks.resize(each.member + 1);
+    Rank& rank = ranks[each.member];
     ++rank.steps;
     rank.last_step = step->first;
     for (size_t level = 0; level < kLevels; ++level) {
@@ -161,11 +145,14 @@ void LateSteps::Close(Steps::const_iterator step, Summary& summary) const {
     }
   }
   if (!any[0]) return;
-  const auto compute = median_of([](const Told& t) { return t.compute_ns; });
+  const auto part_of = [&](LongSteps::Part part) {
+    return median_of([part](const Told& t) { return t.parts[part]; });
+  };
+  const auto compute = part_of(LongSteps::kCompute);
   const auto host = median_of([](const Told& t) { return t.host_ns; });
-  const auto input = median_of([](const Told& t) { return t.input_ns; });
-  const auto copy = median_of([](const Told& t) { return t.copy_ns; });
-  const auto host_idle_of = [](const Told& t) { return t.host_ns + t.input_ns; };
+  const auto input = part_of(LongSteps::kInput);
+  const auto copy = part_of(LongSteps::kCopy);
+  const auto host_idle_of = [](const Told& t) { return t.host_ns + t.parts[LongSteps::kInput]; };
   const auto host_idle = median_of(host_idle_of);
   const auto next = std::next(step);
   std::vector<int64_t> spare;
@@ -185,14 +172,14 @@ void LateSteps::Close(Steps::const_iterator step, Summary& summary) const {
       if (!spare.empty()) longer_ns = others_spare(spare[i]);
     }
     for (size_t n = 0; n < kLevels && is_late(each, n); ++n) {
-      Level& level = ranks[each.process].levels[n];
+      Level& level = ranks[each.member].levels[n];
       ++level.late;
       level.late_total_ns += each.total_ns;
       level.late_by_ns += late_by(each);
-      level.compute_ns += excess(compute, each.compute_ns);
+      level.compute_ns += excess(compute, each.parts[LongSteps::kCompute]);
       level.host_ns += excess(host, each.host_ns);
-      level.input_ns += excess(input, each.input_ns);
-      level.copy_ns += excess(copy, each.copy_ns);
+      level.input_ns += excess(input, each.parts[LongSteps::kInput]);
+      level.copy_ns += excess(copy, each.parts[LongSteps::kCopy]);
       level.history.Add(step->first);
       if (!longer_ns.has_value()) continue;
       ++level.longer_known;
@@ -207,14 +194,14 @@ LateSteps::Summary LateSteps::Summarize() const {
   return summary;
 }
 
-bool LateSteps::IsOf(size_t processes) const {
+bool LateSteps::IsOf(size_t members) const {
   const auto& longest = closed_.long_steps.longest();
-  return closed_.ranks.size() <= processes &&
+  return closed_.ranks.size() <= members &&
          std::all_of(longest.begin(), longest.end(),
-                     [&](const LongSteps::Step& step) { return step.process < processes; }) &&
+                     [&](const LongSteps::Step& step) { return step.member < members; }) &&
          std::all_of(open_.begin(), open_.end(), [&](const auto& step) {
            return std::all_of(step.second.begin(), step.second.end(),
-                              [&](const Told& told) { return told.process < processes; });
+                              [&](const Told& told) { return told.member < members; });
          });
 }
 

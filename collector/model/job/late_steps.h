@@ -1,14 +1,13 @@
 // Which rank was late in which steps: its communication was exposed for less time than that of the others,
 // which waited for it.
 //
-// Separate from RankComparison's blame, which says who made whom wait call by call: a late rank makes others
-// wait, but only a step that gets longer has lost anything, and the pattern of these steps distinguishes a
-// rank that is slow now and then, or since some time, from chance. Steps are compared as StepAlignment
-// numbers them. Memory: what the ranks reported of a bounded number of steps, and an account for each rank. A
-// late rank lengthens a step by the time that the others' devices wait for it, where these have enough work.
-// Where they run dry because of their own hosts, the hosts set the pace, and would without that rank. Then
-// only the waiting that takes time from their hosts counts: by how much they got further ahead of their
-// devices, or were blocked in synchronising calls.
+// RankComparison says who made whom wait, call by call. But waiting costs something only if the step gets
+// longer, and the pattern of these longer steps distinguishes a rank that is slow now and then, or since some
+// time, from chance. Steps are compared as StepAlignment numbers them. Memory: what the ranks reported of a
+// bounded number of steps, and an account for each rank. A late rank lengthens a step by the time that the
+// others' devices wait for it, where these have enough work. Where they run dry because of their own hosts,
+// the hosts set the pace, and would without that rank, too. Then only the waiting that takes time from their
+// hosts counts: by how much they got further ahead of their devices, or were blocked in synchronising calls.
 #pragma once
 
 #include <array>
@@ -24,10 +23,12 @@
 
 namespace gpuprobe::model {
 
-// Counts how often something happened over a growing number of steps, in a bounded number of spans.
+// Counts how often something happened over a growing number of steps, in a bounded number of spans, and keeps
+// the first of these steps one by one.
 class StepHistory {
  public:
   static constexpr size_t kMaxSpans = 64;
+  static constexpr size_t kMaxSteps = 128;  // kept one by one
 
   struct Span {
     uint64_t count = 0;
@@ -44,19 +45,23 @@ class StepHistory {
 
   // In order.
   void Add(uint64_t step);
-  // Where most of it happened, in more than half of the steps; as exact as its spans are short. `count` 0 if
-  // there is none.
+  // The stretch in which noted steps most outnumber the others, to the accuracy of a span. `count` 0 if there
+  // is none.
   Stretch Densest() const;
+  // Ascending; the first kMaxSteps.
+  const std::vector<uint64_t>& steps() const { return steps_; }
 
  private:
   std::vector<Span> spans_;  // from step 0
-  uint64_t length_ = 1;      // of each, in steps
+  std::vector<uint64_t> steps_;
+  uint64_t length_ = 1;  // of each, in steps
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, spans_, length_);
-    archive.Require(spans_.size() <= kMaxSpans && length_ > 0 && (length_ & (length_ - 1)) == 0);
+    archive.Members(this, spans_, steps_, length_);
+    archive.Require(spans_.size() <= kMaxSpans && steps_.size() <= kMaxSteps && length_ > 0 &&
+                    (length_ & (length_ - 1)) == 0);
   }
 };
 
@@ -85,8 +90,8 @@ class LateSteps {
     int64_t host_ns = 0;      // idle because of the host: late launches, synchronisation
     int64_t input_ns = 0;
     int64_t copy_ns = 0;
-    // By how much it lengthens these steps, and in how many of them that is known: where hosts set the pace,
-    // the step after is needed.
+    // How much it lengthens these steps, and for how many of them that is known: where hosts set the pace,
+    // the next step is needed as well.
     uint64_t longer_by_ns = 0;
     uint64_t longer_known = 0;
     Distribution other_steps_ns{kExactLimit};  // lengths of the steps in which it was not late
@@ -114,8 +119,8 @@ class LateSteps {
   };
 
   // `step`: as all ranks count.
-  void Add(uint64_t step, uint32_t process, const StepRecord& record);
-  // By process, and the longest steps; what is still open is compared as it is.
+  void Add(uint64_t step, uint32_t member, const StepRecord& record);
+  // By member, and the longest steps; steps that are still open are compared with the ranks reported so far.
   struct Summary {
     std::vector<Rank> ranks;
     LongSteps long_steps;
@@ -126,25 +131,23 @@ class LateSteps {
     }
   };
   Summary Summarize() const;
-  // Whether it names no other processes.
-  bool IsOf(size_t processes) const;
+  // Whether it names no other members.
+  bool IsOf(size_t members) const;
 
  private:
   struct Told {
-    uint32_t process = 0;
+    uint32_t member = 0;
     uint64_t total_ns = 0;
-    uint64_t exposed_ns = 0;
-    uint64_t compute_ns = 0;
-    uint64_t host_ns = 0;
-    uint64_t input_ns = 0;
-    uint64_t copy_ns = 0;
+    uint64_t host_ns = 0;  // as StepRecord's, the sum of several of the parts
     uint64_t blocked_ns = 0;
+    LongSteps::Parts parts{};
     int64_t ahead_ns = 0;  // of its device, the host when the step began
+
+    uint64_t exposed_ns() const { return parts[LongSteps::kExposedComm]; }
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, process, total_ns, exposed_ns, compute_ns, host_ns, input_ns, copy_ns, blocked_ns,
-                      ahead_ns);
+      archive.Members(this, member, total_ns, host_ns, blocked_ns, parts, ahead_ns);
     }
   };
   using Steps = std::map<uint64_t, std::vector<Told>>;

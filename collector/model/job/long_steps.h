@@ -1,10 +1,10 @@
 // The longest steps of a job, and who was late in them.
 //
-// Separate from LateSteps, which feeds it every step and looks at each rank over all of them: a few steps
-// that take much longer than the others are worth listing by number whether or not one rank is at fault.
-// Memory: kKept steps, and a distribution.
+// LateSteps feeds it every step. A few steps that take much longer than the others are listed by number,
+// whether or not one rank is at fault. Memory: kKept steps, and a distribution for each part.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,35 +18,55 @@ class LongSteps {
  public:
   static constexpr size_t kKept = 32;
 
+  // How the rank that waited least for the others spent its time; that rank determines the step's length.
+  enum Part : uint8_t {
+    kCompute,
+    kExposedComm,
+    kCopy,
+    kHostBound,
+    kInput,
+    kSync,
+    kMemory,
+    kPause,
+    kAfterCopy,
+    kParts
+  };
+  using Parts = std::array<uint64_t, kParts>;
+
   struct Step {
     uint64_t step = 0;      // as all ranks count
     uint64_t total_ns = 0;  // median over the ranks
-    // Whether a rank was late (LateSteps): the one that was by most, and by how much.
+    Parts parts{};          // ns; kAfterCopy is part of kPause
+    // Whether a rank was late (LateSteps); the latest one, and by how much.
     bool late = false;
-    uint32_t process = 0;
+    uint32_t member = 0;
     uint64_t late_by_ns = 0;
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, step, total_ns, late, process, late_by_ns);
+      archive.Members(this, step, total_ns, parts, late, member, late_by_ns);
     }
   };
 
+  LongSteps() { parts_ns_.fill(Distribution(kExactLimit)); }
   void Add(const Step& step);
   // Longest first.
   const std::vector<Step>& longest() const { return longest_; }
   const Distribution& lengths_ns() const { return lengths_ns_; }
+  // Of each part, over all steps.
+  const std::array<Distribution, kParts>& parts_ns() const { return parts_ns_; }
 
  private:
   static constexpr size_t kExactLimit = 256;
 
   std::vector<Step> longest_;
   Distribution lengths_ns_{kExactLimit};
+  std::array<Distribution, kParts> parts_ns_;
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, longest_, lengths_ns_);
+    archive.Members(this, longest_, lengths_ns_, parts_ns_);
     archive.Require(longest_.size() <= kKept);
   }
 };

@@ -1,106 +1,139 @@
 // Saving a job's model and loading it again: the state outlives the detail of a run whose logs are rotated.
+#include <algorithm>
+#include <utility>
+
 #include "collector/model/job/job_model.h"
 #include "collector/model/state/archive.h"
+#include "collector/model/state/layout.h"
 
 namespace gpuprobe::model {
-namespace {
 
-// Raised with every change to what a Visit saves.
-constexpr uint32_t kStateVersion = 35;
-
-}  // namespace
+uint32_t JobModel::StateVersion() {
+  static const uint32_t kVersion = [] {
+    JobModel job;
+    job.Join(v1::Hello());
+    StateLayout layout;
+    job.Visit(layout, [] {});
+    return layout.version();
+  }();
+  return kVersion;
+}
 
 template <typename Archive>
-void JobModel::VisitNames(Archive& archive) {
-  archive(issued_, names_, comparison_, verdicts_);
-  archive.Require(comparison_.blame().size() <= processes_.size() &&
-                  comparison_.alignment().IsOf(processes_.size()) &&
-                  comparison_.late_steps().IsOf(processes_.size()));
-  for (const auto* clocks : {&comparison_.clocks(), &comparison_.pair_clocks()}) {
-    for (const auto& [pair, link] : *clocks)
-      archive.Require(pair.first < processes_.size() && pair.second < processes_.size() &&
-                      !link.Windows().empty());
-  }
+void JobModel::Visit(Archive& archive, absl::FunctionRef<void()> after_process) {
+  // Rebuilt: the settings, what replays learned, and what the functions below visit.
+  archive.Members(this,
+                  Rebuilt(step_marker_, known_steps_, known_warmup_, processes_, members_, members_of_,
+                          calls_, name_ids_, state_bytes_),
+                  issued_, names_, comparison_, verdicts_);
+  VisitProcesses(archive, after_process);
+  VisitMembers(archive);
+  calls_.Visit(archive, processes_, members_.size());
   if constexpr (Archive::kReads) {
-    archive.Require(!names_.empty());
+    archive.Require(archive.ok() && IsConsistent());
     name_ids_.clear();
     for (size_t i = 0; i < names_.size(); ++i) name_ids_[names_[i]] = static_cast<uint32_t>(i);
-    const auto known = [this, &archive](const IssuedCalls::Call& call) {
-      for (const IssuedCalls::Signature& s : call.signatures)
-        archive.Require(s.op < names_.size() && s.datatype < names_.size());
-    };
-    for (const auto& [hash, comm] : issued_.communicators()) {
-      for (const IssuedCalls::Call& call : comm.calls) known(call);
-      for (const IssuedCalls::RankState& rank : comm.ranks)
-        archive.Require(rank.process == IssuedCalls::kNoProcess || rank.process < processes_.size());
-      for (const IssuedCalls::Call& call : comm.calls) {
-        for (const IssuedCalls::Issue& issue : call.issues)
-          archive.Require(issue.comm_rank >= 0 && static_cast<size_t>(issue.comm_rank) < comm.ranks.size() &&
-                          comm.ranks[static_cast<size_t>(issue.comm_rank)].process !=
-                              IssuedCalls::kNoProcess);
-      }
-    }
-    for (const IssuedCalls::Mismatched& m : issued_.Mismatches()) known(m.call);
   }
 }
 
+template <typename Archive>
+void JobModel::VisitProcesses(Archive& archive, absl::FunctionRef<void()> after_process) {
+  uint64_t count = processes_.size();
+  archive(count);
+  for (uint64_t i = 0; i < count && archive.ok(); ++i) {
+    v1::Hello hello;
+    if constexpr (!Archive::kReads) hello = processes_[i]->hello();
+    archive(hello);
+    if (!archive.ok()) return;
+    if constexpr (Archive::kReads) AddProcess(hello);
+    archive(*processes_[i]);
+    after_process();
+  }
+}
+
+template <typename Archive>
+void JobModel::VisitMembers(Archive& archive) {
+  std::vector<std::pair<uint32_t, uint32_t>> members;  // process, place
+  for (const Member& member : members_) members.emplace_back(member.index, member.place);
+  archive(members);
+  if constexpr (Archive::kReads) {
+    members_.clear();
+    members_of_.assign(processes_.size(), {});
+    for (const auto& [process, place] : members) {
+      archive.Require(process < processes_.size());
+      if (!archive.ok()) return;
+      archive.Require(place == members_of_[process].size() &&
+                      place < processes_[process]->device_steps().size());
+      if (!archive.ok()) return;
+      AddMember(process, place);
+    }
+    for (const auto& known : members_of_) archive.Require(!known.empty());
+  }
+}
+
+bool JobModel::IsConsistent() const {
+  const auto all = [](const auto& each, const auto& is) { return std::all_of(each.begin(), each.end(), is); };
+  const auto names_known = [&](const IssuedCalls::Call& call) {
+    return all(call.signatures, [&](const IssuedCalls::Signature& s) {
+      return s.op < names_.size() && s.datatype < names_.size();
+    });
+  };
+  for (const auto* clocks : {&comparison_.clocks(), &comparison_.pair_clocks()}) {
+    for (const auto& [pair, link] : *clocks) {
+      if (pair.first >= processes_.size() || pair.second >= processes_.size() || link.Windows().empty())
+        return false;
+    }
+  }
+  for (const auto& [hash, comm] : issued_.communicators()) {
+    const auto issuer_known = [&ranks = comm.ranks](const IssuedCalls::Issue& issue) {
+      return issue.comm_rank >= 0 && static_cast<size_t>(issue.comm_rank) < ranks.size() &&
+             ranks[static_cast<size_t>(issue.comm_rank)].process != IssuedCalls::kNoProcess;
+    };
+    const bool known =
+        all(comm.ranks,
+            [&](const IssuedCalls::RankState& rank) {
+              return rank.process == IssuedCalls::kNoProcess || rank.process < processes_.size();
+            }) &&
+        all(comm.calls, [&](const IssuedCalls::Call& call) {
+          return names_known(call) && all(call.issues, issuer_known);
+        });
+    if (!known) return false;
+  }
+  return !names_.empty() && comparison_.blame().size() <= members_.size() &&
+         comparison_.alignment().IsOf(members_.size()) && comparison_.late_steps().IsOf(members_.size()) &&
+         all(issued_.Mismatches(), [&](const IssuedCalls::Mismatched& m) { return names_known(m.call); });
+}
+
 std::string JobModel::SaveState() {
-  StateWriter archive(state_bytes_ + state_bytes_ / 8);
-  Save(archive, [] {});
-  state_bytes_ = archive.size();
-  return archive.Take();
+  std::string bytes;
+  bytes.reserve(state_bytes_ + state_bytes_ / 8);
+  SaveState([&bytes](std::string_view part) { bytes += part; });
+  state_bytes_ = bytes.size();
+  return bytes;
 }
 
 void JobModel::SaveState(absl::FunctionRef<void(std::string_view)> part) {
   constexpr size_t kPartBytes = size_t{1} << 20;
   StateWriter archive;
-  Save(archive, [&] {
+  uint32_t version = StateVersion();
+  archive(version);
+  Visit(archive, [&] {
     if (archive.size() >= kPartBytes) part(archive.Take());
   });
   part(archive.Take());
 }
 
-void JobModel::Save(StateWriter& archive, absl::FunctionRef<void()> after_process) {
-  uint32_t version = kStateVersion;
-  uint64_t count = processes_.size();
-  archive(version, count);
-  for (const auto& process : processes_) {
-    v1::Hello hello = process->hello();
-    archive(hello, *process);
-    after_process();
-  }
-  VisitNames(archive);
-  calls_.Visit(archive, processes_);
-}
-
 absl::Status JobModel::LoadState(std::string_view bytes) {
-  processes_.clear();
-  calls_ = {};
-  issued_ = {};
-  verdicts_ = {};
-  comparison_ = {};
+  Clear();
   StateReader archive(bytes);
   uint32_t version = 0;
-  uint64_t count = 0;
-  archive(version, count);
-  if (archive.ok() && version != kStateVersion) {
+  archive(version);
+  if (archive.ok() && version != StateVersion()) {
     return absl::DataLossError("totals of another release");
   }
-  for (; count > 0 && archive.ok(); --count) {
-    v1::Hello hello;
-    archive(hello);
-    if (archive.ok()) archive(AddProcess(hello));
-  }
-  VisitNames(archive);
-  calls_.Visit(archive, processes_);
+  Visit(archive, [] {});
   if (archive.ok() && archive.at_end()) return absl::OkStatus();
-  calls_ = {};
-  processes_.clear();
-  issued_ = {};
-  verdicts_ = {};
-  comparison_ = {};
-  names_ = {""};
-  name_ids_ = {{"", 0}};
+  Clear();
   return absl::DataLossError("bad totals");
 }
 

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "collector/model/process/process_model.h"
 #include "collector/model/statistics/whole_number.h"
 #include "proto/nccl_operations.h"
 
@@ -15,6 +14,18 @@ namespace {
 // Steps are accounted for between this many steps later: StepTracker remembers the last kKept.
 constexpr uint64_t kLeastBehind = 128;
 constexpr uint64_t kMostBehind = 256;
+
+bool OnOneHost(const Members& members, const std::vector<RankComparison::Participant>& participants) {
+  const std::string& host = members[participants.front().member].process->identity().host();
+  return std::all_of(participants.begin(), participants.end(), [&](const RankComparison::Participant& p) {
+    return members[p.member].process->identity().host() == host;
+  });
+}
+
+// On the clock of the host, before it was stepped.
+uint64_t StartOf(const RankComparison::Participant& p) {
+  return p.start_ns - static_cast<uint64_t>(p.clock_shift_ns);  // wraps as it should
+}
 
 }  // namespace
 
@@ -78,35 +89,42 @@ uint32_t RankComparison::TransfersOf(uint64_t hash, const ProcessModel& process,
   return transfers_by_series_[&series] = it->second;
 }
 
-void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
-                         const std::vector<Participant>& participants, const std::vector<uint32_t>& lost,
-                         size_t absent, bool pair) {
-  if (!pair && absent == 0 && whole_.size() < kMaxWhole) whole_[hash] = 1;
-  if (!whole_.contains(hash)) absent = 0;
+void RankComparison::Add(uint64_t hash, const Members& members, const std::vector<Participant>& participants,
+                         const std::vector<uint32_t>& lost, size_t absent, Kind kind) {
+  const bool pair = kind == Kind::kPair;
+  const bool by_start = kind == Kind::kExchange && OnOneHost(members, participants);
+  if (kind == Kind::kCollective && absent == 0 && whole_.size() < kMaxWhole) whole_[hash] = 1;
+  if (kind != Kind::kCollective || !whole_.contains(hash)) absent = 0;
   const Participant* last = nullptr;
   for (const Participant& p : participants) {
     const uint64_t duration = p.end_ns - p.start_ns;
     const uint64_t shortest = last == nullptr ? UINT64_MAX : last->end_ns - last->start_ns;
     // Ties go to the lowest rank, so that the order in which ranks report makes no difference.
     if (duration < shortest || (duration == shortest && p.comm_rank < last->comm_rank)) last = &p;
-    if (p.process >= blame_.size()) blame_.resize(p.process + 1);
-    blame_[p.process].compared_ns = std::max(blame_[p.process].compared_ns, p.end_ns);
+    if (p.member >= blame_.size()) blame_.resize(p.member + 1);
+    blame_[p.member].compared_ns = std::max(blame_[p.member].compared_ns, p.end_ns);
   }
-  for (const uint32_t process : lost) {
-    if (process >= blame_.size()) blame_.resize(process + 1);
+  if (by_start) {
+    for (const Participant& p : participants) {
+      const bool as_late = StartOf(p) == StartOf(*last) && p.comm_rank < last->comm_rank;
+      if (StartOf(p) > StartOf(*last) || as_late) last = &p;
+    }
   }
-  const uint32_t transfers = TransfersOf(hash, *processes[last->process], *last->series, pair);
+  for (const uint32_t member : lost) {
+    if (member >= blame_.size()) blame_.resize(member + 1);
+  }
+  const uint32_t transfers = TransfersOf(hash, *members[last->member].process, *last->series, pair);
   if (transfers != kNoTransfers) {
     const auto& ops = transfers_[transfers].bytes_of_op;
     if (pair || std::all_of(ops.begin(), ops.end(),
                             [](const auto& part) { return nccl::FactsOf(part.first).ends_together; }))
-      AddClocks(participants, pair);
+      AddClocks(members, participants, pair);
   }
   if (!pair && alignment_.Wants(hash)) {
     StepAlignment::Ends ends;
-    for (const Participant& p : participants) ends.emplace_back(p.process, p.end_ns);
+    for (const Participant& p : participants) ends.emplace_back(p.member, p.end_ns);
     alignment_.Note(std::move(ends));
-    alignment_.Settle(processes, false);
+    alignment_.Settle(members, false);
   }
   if ((lost.size() + absent) * kRanksForOneLost > participants.size()) {
     if (pair) return;
@@ -116,52 +134,60 @@ void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<Proces
   }
   if (transfers != kNoTransfers) {
     const uint64_t transfer_ns = last->end_ns - last->start_ns;
-    // On the clock of the same process in every call, whoever comes last.
+    // On the clock of the same process in every call, whichever rank comes last.
     const Participant& clock =
         *std::min_element(participants.begin(), participants.end(),
-                          [](const Participant& a, const Participant& b) { return a.process < b.process; });
+                          [](const Participant& a, const Participant& b) { return a.member < b.member; });
     transfers_[transfers].time_ns.Add(transfer_ns);
-    transfers_[transfers].blocks.Add(clock.process, clock.end_ns, transfer_ns);
+    transfers_[transfers].blocks.Add(members[clock.member].index, clock.end_ns, transfer_ns);
   }
-  AddWaiting(processes, participants, *last, pair);
-  AccountSteps(*processes[last->process], last->process, false);
+  AddWaiting(members, participants, *last, kind, by_start);
+  AccountSteps(members[last->member], last->member, false);
 }
 
 void RankComparison::Skip(const std::vector<Participant>& participants, const std::vector<uint32_t>& lost) {
-  const auto skip = [this](uint32_t process) {
-    if (process >= blame_.size()) blame_.resize(process + 1);
-    ++blame_[process].skipped;
+  const auto skip = [this](uint32_t member) {
+    if (member >= blame_.size()) blame_.resize(member + 1);
+    ++blame_[member].skipped;
   };
-  for (const Participant& p : participants) skip(p.process);
-  for (const uint32_t process : lost) skip(process);
+  for (const Participant& p : participants) skip(p.member);
+  for (const uint32_t member : lost) skip(member);
 }
 
-void RankComparison::AddWaiting(const std::vector<std::unique_ptr<ProcessModel>>& processes,
-                                const std::vector<Participant>& participants, const Participant& last,
-                                bool pair) {
+void RankComparison::AddWaiting(const Members& members, const std::vector<Participant>& participants,
+                                const Participant& last, Kind kind, bool by_start) {
+  const bool pair = kind == Kind::kPair;
   const uint64_t shortest = last.end_ns - last.start_ns;
+  const auto waiting = [&](const Participant& p) {
+    const uint64_t took = p.end_ns - p.start_ns;
+    if (!by_start) return took - shortest;
+    // In a ring, a rank that was over by then has not met the last one.
+    const uint64_t behind = StartOf(last) - StartOf(p);
+    return behind < took ? behind : 0;
+  };
   uint64_t caused = 0;
   for (const Participant& p : participants) {
-    const uint64_t waited = p.end_ns - p.start_ns - shortest;
+    const uint64_t waited = waiting(p);
+    const uint64_t transfer = p.end_ns - p.start_ns - waited;
     caused += waited;
     ++p.series->compared_plans;
     p.series->wait_ns += waited;
-    p.series->transfer_ns += shortest;
+    p.series->transfer_ns += transfer;
     p.series->transfer_bytes += p.bytes;
-    p.series->compared_ranks_sum += participants.size();
-    p.series->steady.Add({.end_ns = p.end_ns, .transfer_ns = shortest, .waited_ns = waited},
-                         processes[p.process]->steps().steady_runs());
-    blame_[p.process].waited_ns += waited;
-    blame_[p.process].compared += pair ? 0 : 1;
+    p.series->first_compared.See(p.start_ns, transfer);
+    p.series->steady.Add({.end_ns = p.end_ns, .transfer_ns = transfer, .waited_ns = waited},
+                         members[p.member].steps().steady_runs());
+    blame_[p.member].waited_ns += waited;
+    blame_[p.member].compared += pair ? 0 : 1;
   }
-  Blame& blame = blame_[last.process];
+  Blame& blame = blame_[last.member];
   blame.caused_ns += caused;
   if (pair) {
-    // In a pipeline stages wait for each other by design: an account of its own.
+    // Pipeline stages wait for each other by design, so this is counted separately.
     blame.pair_caused_ns += caused;
     for (const Participant& p : participants) {
-      ++blame_[p.process].pairs;
-      blame_[p.process].pair_waited_ns += p.end_ns - p.start_ns - shortest;
+      ++blame_[p.member].pairs;
+      blame_[p.member].pair_waited_ns += waiting(p);
     }
     blame.pending.push_back({.end_ns = last.end_ns, .mean_ns = caused, .pair = true});
     return;
@@ -179,7 +205,8 @@ bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participan
   // shortest kernel that any of these ranks ever had in such a call: it came last in some.
   constexpr uint64_t kLeastWhole = 8;
   constexpr uint64_t kLeastCalls = 8;
-  // A shortest kernel within this factor of the usual one waited for nobody: transfers vary by as much.
+  // The shortest kernel of a call did not wait if it is within this factor of the usual one: transfers vary
+  // by as much.
   constexpr double kSame = 1.08;
   constexpr double kSameAsShortest = 1.15;
   const uint64_t whole = transfers.time_ns.count();
@@ -206,36 +233,36 @@ bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participan
   double squares = 0;
   for (const Participant& p : participants) {
     const double waited_ns = static_cast<double>(p.end_ns - p.start_ns) - transfer_ns;
-    blame_[p.process].waited_ns += WholeNumber(waited_ns);
-    ++blame_[p.process].estimated;
+    blame_[p.member].waited_ns += WholeNumber(waited_ns);
+    ++blame_[p.member].estimated;
     sum += waited_ns;
     squares += waited_ns * waited_ns;
   }
-  for (const uint32_t process : lost) ++blame_[process].estimated;
+  for (const uint32_t member : lost) ++blame_[member].estimated;
   const double known = static_cast<double>(participants.size()) - (last_is_known ? 1 : 0);
   const double mean = known > 0 ? sum / known : 0;
-  // Those that were not seen waited as the others did, as far as these agree.
+  // Ranks with lost records are assumed to have waited like the others, as far as these agree.
   const double sampling =
       known > 1 ? std::max(squares / known - mean * mean, 0.0) / known * (1 - known / others) : 0;
   if (last_is_known) {
-    ++blame_[last.process].last_arrivals;
-    Cause(last.process, last.end_ns, mean, others, sampling);
+    ++blame_[last.member].last_arrivals;
+    Cause(last.member, last.end_ns, mean, others, sampling);
     return true;
   }
-  // One of those that were not seen: as often as each of them has come last elsewhere (Laplace's rule).
+  // Or a rank with a lost record came last: with the frequency at which each of them came last elsewhere
+  // (Laplace's rule).
   double weights = 0;
-  for (const uint32_t process : lost) weights += static_cast<double>(blame_[process].last_arrivals) + 1;
-  for (const uint32_t process : lost) {
-    const double share = (static_cast<double>(blame_[process].last_arrivals) + 1) / weights;
-    Cause(process, last.end_ns, mean * share, others, sampling * share + mean * mean * share * (1 - share));
+  for (const uint32_t member : lost) weights += static_cast<double>(blame_[member].last_arrivals) + 1;
+  for (const uint32_t member : lost) {
+    const double share = (static_cast<double>(blame_[member].last_arrivals) + 1) / weights;
+    Cause(member, last.end_ns, mean * share, others, sampling * share + mean * mean * share * (1 - share));
   }
   if (lost.size() == 1) ++blame_[lost.front()].last_arrivals;
   return true;
 }
 
-void RankComparison::Cause(uint32_t process, uint64_t end_ns, double mean_ns, double others,
-                           double variance) {
-  Blame& blame = blame_[process];
+void RankComparison::Cause(uint32_t member, uint64_t end_ns, double mean_ns, double others, double variance) {
+  Blame& blame = blame_[member];
   const uint64_t mean = WholeNumber(mean_ns);
   blame.caused_ns += WholeNumber(mean_ns * others);
   blame.caused_mean_ns += mean;
@@ -244,24 +271,48 @@ void RankComparison::Cause(uint32_t process, uint64_t end_ns, double mean_ns, do
   blame.pending.push_back({.end_ns = end_ns, .mean_ns = mean});
 }
 
-void RankComparison::AddClocks(const std::vector<Participant>& participants, bool pair) {
+void RankComparison::AddClocks(const Members& members, const std::vector<Participant>& participants,
+                               bool pair) {
   const Participant& reference =
       *std::min_element(participants.begin(), participants.end(),
-                        [](const Participant& a, const Participant& b) { return a.process < b.process; });
+                        [](const Participant& a, const Participant& b) { return a.member < b.member; });
   const auto reference_ns =
       reference.end_ns - static_cast<uint64_t>(reference.clock_shift_ns);  // wraps as it should
   auto& links = pair ? pair_clocks_ : clocks_;
   for (const Participant& p : participants) {
-    if (&p == &reference) continue;
+    if (members[p.member].index == members[reference.member].index) continue;  // one clock
     const uint64_t own_ns = p.end_ns - static_cast<uint64_t>(p.clock_shift_ns);
-    links[{reference.process, p.process}].Add(reference_ns, static_cast<int64_t>(own_ns - reference_ns));
+    links[{members[reference.member].index, members[p.member].index}].Add(
+        reference_ns, static_cast<int64_t>(own_ns - reference_ns));
   }
 }
 
-void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, bool all) {
-  if (index >= blame_.size()) return;
-  Blame& blame = blame_[index];
-  const std::deque<StepRecord>& steps = process.steps().steps();
+// What was compared step by step mixes the ranks, so all of it begins again.
+void RankComparison::ForgetSteps(Blame& blame, uint64_t revisions) {
+  blame.revisions = revisions;
+  blame.step_ns = Distribution(Blame::kExactLimit);
+  blame.pair_step_ns = Distribution(Blame::kExactLimit);
+  blame.steps_blamed = blame.first_blamed = blame.last_blamed = 0;
+  blame.caused_by_step = CausedSeries();
+  blame.next_step = 0;
+  blame.open_steps.clear();
+  blame.open_pair_steps.clear();
+  spread_ = StepSpread();
+  late_steps_ = LateSteps();
+  alignment_ = StepAlignment();
+}
+
+void RankComparison::AccountSteps(const Member& member, uint32_t number, bool all) {
+  const std::deque<StepRecord>& steps = member.steps().steps();
+  if (number >= blame_.size()) {
+    // It met no other: its steps count among the long ones, as far as they are remembered.
+    for (const StepRecord& step : steps) {
+      if (all && !step.warmup && !step.incomplete) late_steps_.Add(step.index, number, step);
+    }
+    return;
+  }
+  Blame& blame = blame_[number];
+  if (blame.revisions != member.steps().revisions()) ForgetSteps(blame, member.steps().revisions());
   // Late enough that the order in which ranks' batches come makes no difference, and before steps are
   // forgotten.
   const bool due = !steps.empty() && (steps.back().index >= blame.next_step + kMostBehind ||
@@ -272,7 +323,7 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
     // Not in order: calls on different communicators are compared as their ranks report them.
     std::erase_if(blame.pending, [&](const Blame::Pending& next) {
       if (next.end_ns > known_ns) return false;
-      if (const auto step = process.steps().StepAt(next.end_ns == 0 ? 0 : next.end_ns - 1); step.has_value())
+      if (const auto step = member.steps().StepAt(next.end_ns == 0 ? 0 : next.end_ns - 1); step.has_value())
         (next.pair ? blame.open_pair_steps : blame.open_steps)[*step] += next.mean_ns;
       return true;
     });
@@ -299,10 +350,10 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
       blame.step_ns.Add(caused);
       if (blame.pairs > 0) blame.pair_step_ns.Add(caused_in_pairs);
       if (!step.incomplete) {
-        const int64_t number = static_cast<int64_t>(step.index) + alignment_.Behind(index, step.index);
-        if (number >= 0) {
-          spread_.Add(static_cast<uint64_t>(number), step.comm_ns, step.exposed_comm_ns);
-          late_steps_.Add(static_cast<uint64_t>(number), index, step);
+        const int64_t of_job = static_cast<int64_t>(step.index) + alignment_.Behind(number, step.index);
+        if (of_job >= 0) {
+          spread_.Add(static_cast<uint64_t>(of_job), step.comm_ns, step.exposed_comm_ns);
+          late_steps_.Add(static_cast<uint64_t>(of_job), number, step);
         }
       }
       if (static_cast<double>(caused) < kBlamedShare * static_cast<double>(step.total_ns())) continue;

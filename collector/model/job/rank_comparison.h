@@ -1,13 +1,14 @@
 // Compares the ranks of each collective once it is over: who made whom wait, how long the transfer took, and
 // how far their clocks are apart.
 //
-// Separate from JobModel, which brings the ranks of a call together. All ranks leave a collective at nearly
-// the same time, so the shortest kernel is the transfer and belongs to the rank that came last; what the
-// others took longer is waiting, and that rank caused it. The same moment read from two clocks is a sample of
-// their offset. A send and its receive show the same for two ranks. A call with a lost record is not
-// compared: the rank whose record it was may have come last. Memory: a line of windows for each pair of
-// clocks, statistics for each rank and each (communicator, operation, size), and what happened in each rank's
-// open steps.
+// All ranks leave a collective at nearly the same time, so the shortest kernel is the transfer and belongs to
+// the rank that came last; what the others took longer is waiting, and that rank caused it. The same moment
+// read from two clocks is a sample of their offset. A send and its receive show the same for two ranks. In an
+// exchange, which is a group of sends and receives, ranks may move different amounts, so where they share a
+// clock, the last one is the one that started last; the others waited until then. A call with a lost record
+// is not compared: the rank whose record it was may have come last. Memory: a line of windows for each pair
+// of clocks, statistics for each rank and each (communicator, operation, size), and what happened in each
+// rank's open steps.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include "collector/model/calls/call_blocks.h"
 #include "collector/model/calls/collective_tracker.h"
 #include "collector/model/job/late_steps.h"
+#include "collector/model/job/member.h"
 #include "collector/model/job/step_alignment.h"
 #include "collector/model/job/step_spread.h"
 #include "collector/model/state/members.h"
@@ -30,8 +32,6 @@
 #include "collector/model/steps/step_series.h"
 
 namespace gpuprobe::model {
-
-class ProcessModel;
 
 // How far one clock is ahead of another, over time: medians over windows that grow with the run.
 class ClockLink {
@@ -50,7 +50,7 @@ class ClockLink {
   };
 
   void Add(uint64_t reference_ns, int64_t ahead_ns);
-  // With what the open window has so far.
+  // Including the open window so far.
   std::vector<Window> Windows() const;
   uint64_t samples() const { return samples_; }
 
@@ -78,9 +78,14 @@ class RankComparison {
   // A rank is blamed for a step when each other rank waited this share of the step for it.
   static constexpr double kBlamedShare = 0.05;
 
+  enum class Kind : uint8_t {
+    kCollective,
+    kExchange,  // sends and receives that ranks make at once
+    kPair,      // a send and its receive, by themselves or in a pipeline
+  };
   // One rank's part in a collective that is over.
   struct Participant {
-    uint32_t process = 0;  // index into JobModel::processes
+    uint32_t member = 0;  // index into JobModel::members
     int32_t comm_rank = 0;
     uint64_t start_ns = 0;
     uint64_t end_ns = 0;
@@ -144,6 +149,7 @@ class RankComparison {
     std::deque<Pending> pending;  // of steps that are not complete
     uint64_t next_step = 0;       // first one that is not in step_ns
     uint64_t compared_ns = 0;     // how far its collectives have been compared
+    uint64_t revisions = 0;       // of its steps, when these were counted
     std::map<uint64_t, uint64_t> open_steps;
     std::map<uint64_t, uint64_t> open_pair_steps;
 
@@ -152,34 +158,31 @@ class RankComparison {
       archive.Members(this, caused_ns, caused_mean_ns, caused_squares, compared, skipped, estimated,
                       estimated_variance, waited_ns, last_arrivals, step_ns, pairs, pair_caused_ns,
                       pair_waited_ns, pair_step_ns, steps_blamed, first_blamed, last_blamed, caused_by_step,
-                      pending, next_step, compared_ns, open_steps, open_pair_steps);
+                      pending, next_step, compared_ns, revisions, open_steps, open_pair_steps);
     }
   };
 
   // The last arrival is known even if the record of one rank in this many was lost.
   static constexpr size_t kRanksForOneLost = 64;
-  // `participants`: at least two, of one call. `lost`: processes that took part, too, at unknown times.
-  // `absent`: ranks that reported nothing. `pair`: a send and its receive.
-  void Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
-           const std::vector<Participant>& participants, const std::vector<uint32_t>& lost, size_t absent,
-           bool pair);
-  // A call about which too little is known to say who came last.
+  // `participants`: at least two, of one call. `lost`: members that took part, too, at unknown times.
+  // `absent`: ranks that reported nothing.
+  void Add(uint64_t hash, const Members& members, const std::vector<Participant>& participants,
+           const std::vector<uint32_t>& lost, size_t absent, Kind kind);
+  // Counts a call whose last rank cannot be determined.
   void Skip(const std::vector<Participant>& participants, const std::vector<uint32_t>& lost);
-  // Puts what happened in steps that are complete by now to their account; `all`: whatever is left, too.
-  void AccountSteps(const ProcessModel& process, uint32_t index, bool all);
+  // Adds the waiting in complete steps to these steps' statistics; `all`: in incomplete ones, too.
+  void AccountSteps(const Member& member, uint32_t number, bool all);
 
   // Aligns what is left, at the end.
-  void AlignSteps(const std::vector<std::unique_ptr<ProcessModel>>& processes) {
-    alignment_.Settle(processes, true);
-  }
+  void AlignSteps(const Members& members) { alignment_.Settle(members, true); }
 
-  // By process; empty where a process was in no comparison.
+  // By member; empty where one was in no comparison.
   const std::vector<Blame>& blame() const { return blame_; }
   const std::vector<Transfers>& transfers() const { return transfers_; }
   const StepAlignment& alignment() const { return alignment_; }
   // By (reference, process), indexes of processes.
   const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& clocks() const { return clocks_; }
-  // From sends and receives, which end less exactly together.
+  // From sends and receives, whose ends coincide less exactly.
   const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& pair_clocks() const { return pair_clocks_; }
   const StepSpread& spread() const { return spread_; }
   const LateSteps& late_steps() const { return late_steps_; }
@@ -188,14 +191,17 @@ class RankComparison {
   static constexpr size_t kMaxWhole = 65536;
   static constexpr uint32_t kNoTransfers = UINT32_MAX;
   uint32_t TransfersOf(uint64_t hash, const ProcessModel& process, const CollectiveSeries& series, bool pair);
-  void AddWaiting(const std::vector<std::unique_ptr<ProcessModel>>& processes,
-                  const std::vector<Participant>& participants, const Participant& last, bool pair);
-  void AddClocks(const std::vector<Participant>& participants, bool pair);
+  // `by_start`: the last rank is the one that started last, and all share its clock.
+  void AddWaiting(const Members& members, const std::vector<Participant>& participants,
+                  const Participant& last, Kind kind, bool by_start);
+  void AddClocks(const Members& members, const std::vector<Participant>& participants, bool pair);
   // Compares a call in which the records of some ranks were lost, using the usual time of such a transfer.
   // False if that is not known.
   bool Estimate(Transfers& transfers, const std::vector<Participant>& participants, const Participant& last,
                 const std::vector<uint32_t>& lost, size_t absent);
-  void Cause(uint32_t process, uint64_t end_ns, double mean_ns, double others, double variance);
+  // The member's steps were redefined: forgets those counted so far.
+  void ForgetSteps(Blame& blame, uint64_t revisions);
+  void Cause(uint32_t member, uint64_t end_ns, double mean_ns, double others, double variance);
 
   std::vector<Blame> blame_;
   StepSpread spread_;

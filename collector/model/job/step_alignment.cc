@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "collector/model/process/process_model.h"
-
 namespace gpuprobe::model {
 
 bool StepAlignment::Wants(uint64_t hash) {
@@ -12,33 +10,33 @@ bool StepAlignment::Wants(uint64_t hash) {
   return calls_[hash]++ % kEvery == 0;
 }
 
-void StepAlignment::Settle(const std::vector<std::unique_ptr<ProcessModel>>& processes, bool all) {
+void StepAlignment::Settle(const Members& members, bool all) {
   while (!waiting_.empty()) {
     const Ends& ends = waiting_.front();
     const bool complete = std::all_of(ends.begin(), ends.end(), [&](const auto& end) {
-      const auto& steps = processes[end.first]->steps().steps();
+      const auto& steps = members[end.first].steps().steps();
       return !steps.empty() && steps.back().end_ns >= end.second;
     });
     if (!complete && !all && waiting_.size() <= kMaxWaiting) return;
-    Look(processes, ends);
+    Look(members, ends);
     waiting_.pop_front();
   }
 }
 
-void StepAlignment::Look(const std::vector<std::unique_ptr<ProcessModel>>& processes, const Ends& ends) {
+void StepAlignment::Look(const Members& members, const Ends& ends) {
   std::optional<int64_t> furthest;
   std::vector<std::pair<uint32_t, uint64_t>> steps;
-  for (const auto& [process, end_ns] : ends) {
-    const std::optional<uint64_t> index = processes[process]->steps().StepAt(end_ns == 0 ? 0 : end_ns - 1);
+  for (const auto& [member, end_ns] : ends) {
+    const std::optional<uint64_t> index = members[member].steps().StepAt(end_ns == 0 ? 0 : end_ns - 1);
     if (!index.has_value()) continue;
-    steps.emplace_back(process, *index);
-    const int64_t number = static_cast<int64_t>(*index) + Behind(process, *index);
+    steps.emplace_back(member, *index);
+    const int64_t number = static_cast<int64_t>(*index) + Behind(member, *index);
     furthest = std::max(furthest.value_or(number), number);
   }
   if (steps.size() < 2) return;
-  for (const auto& [process, index] : steps) {
-    if (process >= ranks_.size()) ranks_.resize(process + 1);
-    Say(ranks_[process], index, *furthest - static_cast<int64_t>(index));
+  for (const auto& [member, index] : steps) {
+    if (member >= ranks_.size()) ranks_.resize(member + 1);
+    Say(ranks_[member], index, *furthest - static_cast<int64_t>(index));
   }
 }
 
@@ -60,17 +58,16 @@ void StepAlignment::Say(Rank& rank, uint64_t index, int64_t behind) {
   rank.changes.emplace_back(rank.seen_from, behind);
 }
 
-bool StepAlignment::IsOf(size_t processes) const {
-  return ranks_.size() <= processes && std::all_of(waiting_.begin(), waiting_.end(), [&](const Ends& ends) {
-           return std::all_of(ends.begin(), ends.end(),
-                              [&](const auto& end) { return end.first < processes; });
+bool StepAlignment::IsOf(size_t members) const {
+  return ranks_.size() <= members && std::all_of(waiting_.begin(), waiting_.end(), [&](const Ends& ends) {
+           return std::all_of(ends.begin(), ends.end(), [&](const auto& end) { return end.first < members; });
          });
 }
 
-int64_t StepAlignment::Behind(uint32_t process, uint64_t index) const {
-  if (process >= ranks_.size()) return 0;
+int64_t StepAlignment::Behind(uint32_t member, uint64_t index) const {
+  if (member >= ranks_.size()) return 0;
   int64_t behind = 0;
-  for (const auto& [from, by] : ranks_[process].changes) {
+  for (const auto& [from, by] : ranks_[member].changes) {
     if (from <= index) behind = by;
   }
   return behind;

@@ -1,10 +1,10 @@
-// How much of a step's communication is waiting for other ranks: in each step, the rank with the least of it
-// waited for nobody.
+// How much of a step's communication is waiting for other ranks: in each step, the rank with the least
+// communication did not wait.
 //
-// Separate from RankComparison's blame, which says who made whom wait in each collective: that waiting may
-// hide behind compute, and then costs nothing. Steps are equally long on all ranks, so the exposed
-// communication that a rank has beyond the rank with the least is time that the step lost to late ranks.
-// Memory: a bounded number of steps that some ranks have not reported.
+// RankComparison says who made whom wait in each collective, but that waiting may be hidden behind compute,
+// and then costs nothing. Steps are equally long on all ranks, so the exposed communication that a rank has
+// beyond the rank with the least is time that the step lost to late ranks. Memory: a bounded number of steps
+// that some ranks have not reported.
 #pragma once
 
 #include <cstddef>

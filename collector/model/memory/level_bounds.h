@@ -1,11 +1,11 @@
 // Lower and upper bound of the highest memory level, where calls that obtain and release overlap in time.
 //
-// Separate from the ledger, which takes each change to happen when its call returned. It happened somewhere
-// within the call, so the order of overlapping calls by several threads is unknown. The level was at most
-// what it is with every allocation at its call's begin and every release at its end, and at least what it is
-// with allocations at their ends and releases at their begins: the highest points of these two courses are
-// the bounds, equal where no calls overlap. Changes come in the order of their ends, and a late one reaches
-// back to where its call began, so both courses keep the points that can still decide. Beyond kMostPoints the
+// The ledger assumes that each change happens when its call returns. In fact it happens somewhere within the
+// call, so the order of overlapping calls by several threads is unknown. The level was at most what it is
+// with every allocation at its call's begin and every release at its end, and at least what it is with
+// allocations at their ends and releases at their begins: the highest points of these two courses are the
+// bounds, equal where no calls overlap. Changes come in the order of their ends, and a late one reaches back
+// to where its call began, so both courses keep the points that can still decide. Beyond kMostPoints the
 // oldest are dropped, which makes the bounds wider and never wrong. Not thread-safe: one owner.
 #pragma once
 
@@ -22,8 +22,8 @@ class LevelBounds {
  public:
   static constexpr size_t kMostPoints = 64;
 
-  // Obtained within a call; the level is `level_bytes` at its end, when `released_bytes` of it may have been
-  // gone already.
+  // Obtained within a call; the level is `level_bytes` at its end, of which `released_bytes` may have been
+  // released already.
   void Raised(uint64_t began_ns, uint64_t ended_ns, uint64_t bytes, uint64_t level_bytes,
               uint64_t released_bytes = 0) {
     RaiseUpper(began_ns, bytes);
@@ -38,8 +38,8 @@ class LevelBounds {
     LowerLower(began_ns, bytes);
   }
 
-  // Many calls reported as one: since then that much more, or less, may have been in use, until Settled says
-  // that the last of them is over.
+  // Many calls reported as one: since `since_ns`, up to `bytes` more, or less, may have been in use, until
+  // Settled reports that the last of them is over.
   void Obtaining(uint64_t since_ns, uint64_t bytes) { RaiseUpper(since_ns, bytes); }
   void Releasing(uint64_t since_ns, uint64_t bytes) { LowerLower(since_ns, bytes); }
   void Settled(uint64_t time_ns, uint64_t level_bytes) { SetUpper(time_ns, level_bytes); }
@@ -47,7 +47,7 @@ class LevelBounds {
   // Lower and upper bound of the highest level.
   uint64_t least_bytes() const { return lower_.empty() ? 0 : lower_.back().bytes; }
   uint64_t most_bytes() const { return upper_.empty() ? 0 : std::max(gone_bytes_, upper_.front().bytes); }
-  // How far it may be from `level_bytes`.
+  // The largest possible error of `level_bytes`.
   uint64_t ErrorOf(uint64_t level_bytes) const {
     const uint64_t above = most_bytes() - std::min(most_bytes(), level_bytes);
     const uint64_t below = level_bytes - std::min(level_bytes, least_bytes());

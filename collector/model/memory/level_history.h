@@ -1,8 +1,8 @@
 // How a level (bytes in use) moved over a run of any length, in bounded memory.
 //
-// Separate because trends are computed at the end, when the steps are known. Time is cut into equal buckets,
-// each with the least and the greatest level in it; when there are too many, neighbours are joined and the
-// buckets are twice as long from then on.
+// Trends are computed at the end, when the steps are known. Time is cut into equal buckets, each with the
+// least and the greatest level in it; when there are too many, neighbours are joined and the buckets are
+// twice as long from then on.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // How high a level of memory was in each step, and in each of its phases.
 //
-// Separate from LevelHistory, which holds a whole run in a bounded number of buckets and so is soon coarser
-// than a step: this keeps single changes, but only until the step in which they happened is over. Phases are
-// the host's, from the launch of a phase's first kernel on, since the host obtains the memory. Memory:
-// kMaxChanges changes. Not thread-safe: one owner.
+// LevelHistory covers a whole run in a bounded number of buckets, which soon are coarser than a step; this
+// class keeps single changes, but only until the step in which they happened is over. Phases are the host's,
+// from the launch of a phase's first kernel on, since the host obtains the memory. Memory: kMaxChanges
+// changes. Not thread-safe: one owner.
 #pragma once
 
 #include <array>

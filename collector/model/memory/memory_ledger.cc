@@ -168,7 +168,6 @@ void MemoryLedger::Refused(const AllocationRecord& record) {
   Kind& kind = kinds_[index];
   ++kind.failed;
   kind.largest_failed_bytes = std::max(kind.largest_failed_bytes, record.bytes);
-  kind.last_failed_ns = record.time_ns;
   if (refusals_.size() == kMaxRefusals) refusals_.pop_back();
   Refusal& refusal = refusals_.emplace_back();
   refusal.time_ns = record.time_ns;

@@ -1,8 +1,8 @@
 // Live bytes and high-water mark per kind of memory, from allocations and frees; the bytes by kind when the
 // mark was reached, and when an allocation was refused.
 //
-// Separate because order matters here as nowhere else: events of different threads can arrive slightly out of
-// order, so they wait until nothing older can come (ApplyUntil) and are applied by time.
+// Events of different threads can arrive slightly out of order, so they wait until nothing older can come
+// (ApplyUntil) and are applied by time.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 #include "collector/model/memory/level_peaks.h"
 #include "collector/model/memory/memory_lifetimes.h"
 #include "collector/model/memory/memory_pools.h"
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 
@@ -46,7 +46,6 @@ class MemoryLedger {
     uint64_t small = 0;   // of the allocations, those that have no record of their own
     uint64_t failed = 0;  // refused allocations
     uint64_t largest_failed_bytes = 0;
-    uint64_t last_failed_ns = 0;
     uint64_t live_bytes = 0;
     uint64_t high_water_bytes = 0;
     uint64_t high_water_at_ns = 0;
@@ -57,9 +56,8 @@ class MemoryLedger {
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, allocations, frees, small, failed, largest_failed_bytes, last_failed_ns,
-                      live_bytes, high_water_bytes, high_water_at_ns, high_water_range, largest, bounds,
-                      level);
+      archive.Members(this, allocations, frees, small, failed, largest_failed_bytes, live_bytes,
+                      high_water_bytes, high_water_at_ns, high_water_range, largest, bounds, level);
     }
   };
   using BytesByKind = std::array<uint64_t, kKinds>;
@@ -116,7 +114,7 @@ class MemoryLedger {
   const std::vector<Refusal>& refusals() const { return refusals_; }
   const MemoryPools& pools() const { return pools_; }
 
-  // Calls visit(range id) for every range that an answer may name.
+  // Calls visit(range id) for every range that results may refer to.
   template <typename Visit>
   void ForEachRange(Visit visit) const {
     for (const AllocationRecord& record : pending_) visit(record.range);
@@ -135,6 +133,11 @@ class MemoryLedger {
     uint64_t bytes;         // the most at one time
     uint64_t before_bytes;  // of those that began before the run
     uint64_t since_ns;      // when the first of these began
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, bytes, before_bytes, since_ns);
+    }
   };
   // The effect of small allocations on a level at one moment.
   struct SmallStep {
@@ -151,10 +154,8 @@ class MemoryLedger {
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, Rebuilt(obtained, released), time_ns, kind, device, change_bytes, allocations,
-                      frees, range, settles);
-      for (Overlap* overlap : {&obtained, &released})
-        archive(overlap->bytes, overlap->before_bytes, overlap->since_ns);
+      archive.Members(this, time_ns, kind, device, change_bytes, allocations, frees, range, settles, obtained,
+                      released);
       archive.Require(kind < kKinds);
     }
   };

@@ -24,7 +24,7 @@ StepPhase PhaseAt(const HostPhases& step, uint64_t time_ns) {
 void MemoryLifetimes::Add(uint64_t time_ns, uint64_t address, uint64_t bytes, bool release, bool by_nccl) {
   arrived_.push_back(
       {.time_ns = time_ns, .address = address, .bytes = bytes, .release = release, .by_nccl = by_nccl});
-  // No step ends: what happens is followed as if it were before them.
+  // No step ends: events are treated as if they came before the first step.
   if (arrived_.size() + waiting_.size() < kMaxWaiting) return;
   Take(UINT64_MAX);
   steps_.clear();

@@ -1,11 +1,11 @@
 // Classes allocations by lifetime: the step and phase in which each one was made, and those in which it was
 // freed.
 //
-// Separate from the ledger, whose levels say how much was in use, but not for what: weights, optimizer
-// states, gradients and activations differ in when they are made and freed, and in nothing else that a driver
-// or an allocator sees. A step's allocations are classed when the step after it is over: those not freed by
-// then are kept. Memory: the events since the last but one step, kMaxWaiting; kMaxLive live allocations;
-// kMaxSizes sizes. Not thread-safe: one owner.
+// The ledger's levels say how much was in use, but not for what. A driver or an allocator sees only one
+// difference between weights, optimizer states, gradients and activations: when they are allocated and freed.
+// A step's allocations are classed when the step after it is over: those not freed by then are kept. Memory:
+// the events since the last but one step, kMaxWaiting; kMaxLive live allocations; kMaxSizes sizes. Not
+// thread-safe: one owner.
 #pragma once
 
 #include <array>
@@ -127,9 +127,9 @@ class MemoryLifetimes {
   void Take(uint64_t time_ns);
   void ClassStep(const HostPhases& step, const HostPhases& next);
   Lifetime LifetimeOf(const Event& event, const HostPhases& step, const HostPhases& next);
-  // Whether what is kept from the first steps is a workspace for matrix products. One is made for each thread
-  // that launches them, before its first one: in forward, where nothing else is made to be kept, and then in
-  // backward, where a gradient may have the same size, so that only the first one counts.
+  // Whether an allocation kept from the first steps is a workspace for matrix products. One is made for each
+  // thread that launches them, before its first one: in forward, where nothing else is made to be kept, and
+  // then in backward, where a gradient may have the same size, so that only the first one counts.
   bool IsWorkspace(uint64_t bytes, StepPhase phase);
   void Made(const Event& event, Lifetime lifetime, StepPhase phase);
   void Freed(uint64_t address);

@@ -1,15 +1,15 @@
 // Stream-ordered memory pools of one process: what allocations use, and what each pool holds of its device.
 //
-// Separate from the ledger, which adds up requests: these are the driver's own levels, sampled by the probe
-// with exact peaks. The latest row of a pool wins.
+// The ledger adds up requests; these are the driver's own levels, sampled by the probe with exact peaks. The
+// latest row of a pool wins.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 

@@ -12,12 +12,12 @@
 #include "collector/model/memory/level_peaks.h"
 #include "collector/model/memory/memory_ledger.h"
 #include "collector/model/memory/memory_lifetimes.h"
-#include "collector/model/process/process_names.h"
 #include "collector/model/ranges/range_paths.h"
 #include "collector/model/ranges/range_tracker.h"
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
 #include "collector/model/steps/host_phases.h"
+#include "collector/records/process_names.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 
@@ -56,7 +56,7 @@ class ProcessMemory {
   // Everything up to then has arrived.
   void ApplyUntil(uint64_t time_ns) { ledger_.ApplyUntil(time_ns); }
   void OnStep(const HostPhases& step);
-  // Names the ranges of high-water marks while `ranges` knows them, and forgets paths that nothing needs.
+  // Names the ranges of high-water marks while `ranges` knows them, and forgets unneeded paths.
   void ResolveRanges(const RangeTracker& ranges);
   void Finish() { ledger_.Finish(); }
 

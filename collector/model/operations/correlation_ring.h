@@ -1,12 +1,12 @@
 // Looks up a device record's launch by correlation id: the range that was open there, and the collective plan
 // that it carries.
 //
-// Separate because this lookup happens once per device record: a power-of-two array indexed by the id's low
-// bits instead of a hash map (ids of one process ascend, so that neighbours do not collide). It doubles while
-// launches whose records are waited for would be overwritten, up to kMaxSlots; beyond that the oldest launch
-// gives way and its records count as unattributed. It begins small: a collector may serve a thousand ranks,
-// of which each launches some thousand times a second. It stays in proportion to the launches that came: two
-// ids chosen to collide must not cost 64 MiB.
+// Looked up once per device record, so it is a power-of-two array indexed by the id's low bits instead of a
+// hash map (ids of one process ascend, so neighbours do not collide). It doubles when a launch that still
+// waits for its records would be overwritten, up to kMaxSlots; beyond that the oldest launch is overwritten,
+// and its records count as unattributed. It begins small: a collector may serve a thousand ranks, each with
+// some thousand launches a second. It stays in proportion to the launches received: two ids chosen to collide
+// must not cost 64 MiB.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +29,7 @@ class CorrelationRing {
     uint64_t start_ns = 0;
     uint64_t end_ns = 0;
     uint32_t thread = 0;  // that launched
+    uint32_t owner = 0;   // of the kernel: v1::KernelOwner
     bool used = false;
     bool launched = false;    // the launch itself was seen (a plan may come first)
     bool matched = false;     // a device record was found for it
@@ -38,7 +39,7 @@ class CorrelationRing {
     template <typename Archive>
     void Visit(Archive& archive) {
       archive.Members(this, Rebuilt(used), correlation, range, launch_ns, plan, start_ns, end_ns, thread,
-                      launched, matched, given_up, must_match);
+                      owner, launched, matched, given_up, must_match);
     }
   };
   static constexpr size_t kFirstSlots = size_t{1} << 10;
@@ -96,7 +97,7 @@ class CorrelationRing {
       }
     } else {
       for (Slot& slot : slots_) {
-        if (slot.used) archive(slot);
+        if (slot.used || Archive::kDescribes) archive(slot);
       }
     }
   }

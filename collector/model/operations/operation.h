@@ -1,7 +1,7 @@
 // One piece of device work joined with its launch: the unit of every analysis of a step's time.
 //
-// Separate from records.h, which mirrors the wire: an operation is known only when two streams have met, the
-// device's record and the host's launch.
+// records.h mirrors the wire; an operation exists only once the device's record and the host's launch have
+// been joined.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 // kUnseen: launched, and its record never came. Starts and ends at its launch.
 enum class OperationKind : uint8_t { kKernel, kCollectiveKernel, kMemset, kCopy, kUnseen };
 
-// As small as it can be: those of several steps wait. Device and stream of a kernel are its site's.
+// As small as it can be: those of several steps wait. A kernel's stream is its site's.
 struct Operation {
   uint64_t correlation = 0;  // orders launches of a process; one graph launch has many operations
   uint64_t graph_node = 0;
@@ -30,14 +30,16 @@ struct Operation {
   uint32_t thread = 0;  // that launched: ThreadDef, 0 if not known
   uint32_t batch = 0;   // in which the record came
   OperationKind kind = OperationKind::kKernel;
-  uint8_t direction = 0;  // of a copy: v1::CopyDirection
-  bool pageable = false;  // of a copy: its host side is
-  bool launched = false;  // its launch was seen
+  uint8_t direction = 0;     // of a copy: v1::CopyDirection
+  uint16_t device = 0;       // ordinal
+  bool pageable = false;     // of a copy: its host side is
+  bool blocks_host = false;  // of a copy to the host: the call returned when it had ended
+  bool launched = false;     // its launch was seen
 
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, correlation, graph_node, launch_ns, start_ns, end_ns, range, bytes, plan, comm, op,
-                    calls, site, thread, batch, kind, direction, pageable, launched);
+                    calls, site, thread, batch, kind, direction, device, pageable, blocks_host, launched);
   }
 };
 

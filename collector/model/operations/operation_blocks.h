@@ -1,8 +1,9 @@
-// Operations in the order in which they came, in blocks that are used again.
+// Operations in order of arrival, in reusable blocks.
 //
-// Separate from OperationWindow, which orders them: those that wait for their launch are kept in the same
-// way, and go to the window without being moved. An operation is written once, in its place. Blocks go from
-// one owner to another on the same thread: a thousand ranks keep what waits and little more.
+// OperationWindow puts them into order; operations that wait for their launch are kept in blocks as well, and
+// go to the window without being copied. An operation is written once, in its final place. Freed blocks are
+// reused by other owners on the same thread, so that a thousand ranks hold little more than their waiting
+// operations.
 #pragma once
 
 #include <algorithm>

@@ -10,6 +10,7 @@ void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
   slot.launch_ns = launch.time_ns;
   slot.must_match = !launch.may_lack_record;
   slot.thread = launch.thread;
+  slot.owner = launch.owner;
   slot.range = launch.range != 0 ? launch.range : launch.fallback_range;
   window_.AddLaunch(launch.correlation, launch.time_ns, launch.thread, batch_);
   told_ = true;
@@ -18,7 +19,7 @@ void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
 
 void OperationJoiner::AddPlan(const PlanRecord& record) {
   if (record.graph_node != 0 && record.plan == 0 && record.correlation != 0) {
-    // Captured: nothing of it will come, nobody waits for it.
+    // Captured: no record will come, so none is waited for.
     if (CorrelationRing::Slot* slot = ring_.Find(record.correlation); slot != nullptr) Match(*slot);
     return;
   }
@@ -68,11 +69,21 @@ void OperationJoiner::Join(Operation& operation, CorrelationRing::Slot& slot) {
   operation.thread = slot.thread;
   window_.Saw(slot.thread, slot.launch_ns);
   ++totals_.joined;
+  launch_known_(operation, PlanOf(operation, &slot), slot.owner);
+  DescribeCollective(operation);
 }
 
 void OperationJoiner::GoWithout(Operation& operation) {
   ++totals_.unattributed;
   operation.launch_ns = operation.start_ns;
+  launch_known_(operation, PlanOf(operation, ring_.Find(operation.correlation)), v1::KERNEL_OWNER_NOT_SAID);
+  DescribeCollective(operation);
+}
+
+uint64_t OperationJoiner::PlanOf(const Operation& operation, const CorrelationRing::Slot* slot) const {
+  if (operation.plan != 0) return operation.plan;
+  if (operation.graph_node != 0) return node_plans_.PlanOf(operation.graph_node, operation.correlation).plan;
+  return slot == nullptr ? 0 : slot->plan;
 }
 
 void OperationJoiner::GoWithout(OperationBlocks& operations) {
@@ -121,11 +132,7 @@ void OperationJoiner::RetryWaiting() {
 
 void OperationJoiner::DescribeCollective(Operation& operation) const {
   if (operation.kind != OperationKind::kCollectiveKernel || operation.comm != 0) return;
-  if (operation.graph_node != 0) {
-    operation.plan = node_plans_.PlanOf(operation.graph_node, operation.correlation).plan;
-  } else if (const CorrelationRing::Slot* slot = ring_.Find(operation.correlation); slot != nullptr) {
-    operation.plan = slot->plan;
-  }
+  operation.plan = PlanOf(operation, ring_.Find(operation.correlation));
   const CollectiveTracker::Calls calls = collectives_.CallsOf(operation.plan);
   if (calls.count == 0) return;
   operation.op = calls.op;
@@ -184,8 +191,9 @@ bool IsWaiting(const Waitings& waiting, const Kernel& kernel) {
 bool OperationJoiner::Explained(const Unexplained& kernel, bool last_word) {
   CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
   if (kernel.graph_node == 0) {
+    if (slot != nullptr && slot->plan == 0 && slot->owner == v1::KERNEL_OWNER_OTHER) return true;
     if (slot == nullptr || slot->plan == 0) return false;
-    // The plan made the slot: it was another launch's since the kernel met its own.
+    // The plan made this slot anew: another launch had overwritten the one that the kernel was matched with.
     if (kernel.batch != batch_ && !slot->launched && !slot->matched && !IsWaiting(waiting_, kernel)) {
       slot->matched = true;
       collectives_.AddKernel(slot->plan, kernel.start_ns, kernel.end_ns, true);
@@ -194,8 +202,7 @@ bool OperationJoiner::Explained(const Unexplained& kernel, bool last_word) {
   }
   if (!last_word && (slot == nullptr || !slot->launched)) return false;
   const CarriedPlan carried = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
-  // What it carries is reported with its launch or in the batch after that: else the copy is the program's
-  // own.
+  // Its calls are reported with its launch or in the next batch; otherwise the copy is the program's own.
   if (carried.plan == 0) return kernel.op == 0 && batch_ > kernel.batch + 1;
   collectives_.AddReplayedKernel(carried, kernel.graph_node, kernel.correlation, kernel.start_ns,
                                  kernel.end_ns);

@@ -1,36 +1,36 @@
-// Joins device records with the launches that made them, and hands them on as operations in launch order.
+// Joins device records with the launches that made them, and releases them as operations in launch order.
 //
-// Separate from ProcessModel, which counts records: here two streams meet, in any order and with gaps. A
-// device record that comes before its launch waits; one whose launch does not come although later ones do is
-// an operation without a launch. NCCL's kernels are joined with the calls that they carry, by the plan that
-// was launched under their correlation id or captured as their graph node. Memory: the launches of the last
-// batches and what waits. Not thread-safe: one owner.
+// The two streams arrive in any order and with gaps. A device record that comes before its launch waits; if
+// later launches come and its own does not, it becomes an operation without a launch. NCCL's kernels are
+// joined with the calls that they carry, by the plan that was launched under their correlation id or captured
+// as their graph node. Memory: the launches of the last batches and what waits. Not thread-safe: one owner.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <new>
 #include <utility>
 #include <vector>
 
 #include "collector/model/calls/collective_tracker.h"
-#include "collector/model/calls/graph_node_plans.h"
 #include "collector/model/operations/correlation_ring.h"
 #include "collector/model/operations/operation.h"
 #include "collector/model/operations/operation_blocks.h"
 #include "collector/model/operations/operation_window.h"
 #include "collector/model/ranges/range_tracker.h"
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
 #include "collector/model/statistics/distribution.h"
+#include "collector/records/graph_node_plans.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 
 class OperationJoiner {
  public:
-  // A record's launch is given up after kPatience batches if launches later than the record were reported, or
-  // after kLongPatience batches, by when they would have been.
+  // A record stops waiting for its launch after kPatience batches if later launches were reported, and after
+  // kLongPatience batches in any case.
   static constexpr uint32_t kPatience = 8;
   static constexpr uint32_t kLongPatience = 64;
   static constexpr size_t kMaxWaiting = 262144;  // device records
@@ -51,21 +51,27 @@ class OperationJoiner {
     }
   };
 
+  // Called once for each device record, when its launch is known or never will be. `plan`: the NCCL calls
+  // that it carries, `owner`: v1::KernelOwner.
+  using LaunchKnown = std::function<void(Operation&, uint64_t plan, uint32_t owner)>;
+
   // Both receive the device time of their plans and ranges.
-  OperationJoiner(CollectiveTracker& collectives, RangeTracker& ranges)
-      : collectives_(collectives), ranges_(ranges) {}
+  OperationJoiner(
+      CollectiveTracker& collectives, RangeTracker& ranges,
+      LaunchKnown launch_known = [](Operation&, uint64_t, uint32_t) {})
+      : collectives_(collectives), ranges_(ranges), launch_known_(std::move(launch_known)) {}
 
   // The records that follow belong to this batch; batches are numbered from 1.
   void BeginBatch(uint32_t batch) { batch_ = batch; }
   void AddLaunch(const LaunchRecord& launch);
   void AddPlan(const PlanRecord& record);
-  // Adds the operation that `make()` returns. It is made where it is kept: copying it right after it was
-  // written would wait for these writes, once for each record of a run.
+  // Adds the operation that `make()` returns. It is constructed in its final place: a copy right after the
+  // writes would stall on them, for each record of a run.
   template <typename Maker>
   void Add(uint64_t correlation, Maker make);
-  // A kernel of NCCL's whose name says `op`; called besides Add. Looks for its calls.
+  // An NCCL kernel with `op` in its name; call in addition to Add. Looks for its calls.
   void AddCollectiveKernel(const KernelRecord& kernel, uint32_t op);
-  // The copy may belong to a one-sided call: what it carries is known once its launch is reported.
+  // The copy may belong to a one-sided call, which is known once its launch is reported.
   void AddCopyInGraph(const CopyRecord& copy);
   // `hand_on(operation)` is called in launch order, also by Finish and Flush.
   template <typename HandOn>
@@ -76,7 +82,7 @@ class OperationJoiner {
   // Nothing more will come.
   template <typename HandOn>
   void Finish(HandOn hand_on);
-  // For a process that never said goodbye: hands on what there is. See OperationWindow::FinishSoFar.
+  // For a process that did not exit cleanly: releases everything received. See OperationWindow::FinishSoFar.
   template <typename HandOn>
   void FinishSoFar(bool goes_on, HandOn hand_on);
   // Which calls a collective's kernel carries, as far as that is known by now.
@@ -86,7 +92,7 @@ class OperationJoiner {
   // At the end of a batch: launches before this time have their records, or will get none. 0: this process
   // reports no launches.
   uint64_t SettledUntilNs() const { return std::min(told_until_ns_, window_.OldestOpenNs(told_until_ns_)); }
-  // The latest launches, and whether anything of them has ended.
+  // The latest launches, and whether any of their work has ended.
   const CorrelationRing& launches() const { return ring_; }
 
  private:
@@ -102,8 +108,8 @@ class OperationJoiner {
       archive.Members(this, batch, lowest, latest_start_ns, operations);
     }
   };
-  // A kernel of NCCL's that no plan names yet: the plan may come with one of the next batches. Then it is a
-  // record of its own.
+  // An NCCL kernel without a plan so far: the plan may come with one of the next batches. After these it is
+  // recorded without calls.
   struct Unexplained {
     uint64_t correlation;
     uint64_t graph_node;
@@ -137,9 +143,11 @@ class OperationJoiner {
   bool Explained(const Unexplained& kernel, bool last_word);
   void RetryUnexplained(bool last_word);
   bool WaitedEnough(uint32_t since_batch, uint64_t start_ns) const {
-    const bool told = told_until_ns_ == 0 || told_until_ns_ >= start_ns;  // 0: this process reports none
+    const bool told = told_until_ns_ == 0 || told_until_ns_ >= start_ns;  // 0: no launches reported
     return batch_ >= since_batch + (told ? kPatience : kLongPatience);
   }
+  // The plan that it carries, as far as that is known; `slot`: its launch's, null if there is none.
+  uint64_t PlanOf(const Operation& operation, const CorrelationRing::Slot* slot) const;
   // The launch's record came, or the launch is forgotten.
   bool Matched(uint64_t correlation) const;
   // A launch's record was lost: a replacement takes its place in the order of launches.
@@ -147,6 +155,7 @@ class OperationJoiner {
 
   CollectiveTracker& collectives_;
   RangeTracker& ranges_;
+  LaunchKnown launch_known_;
   Totals totals_;
   uint32_t batch_ = 0;
   CorrelationRing ring_;
@@ -161,8 +170,8 @@ class OperationJoiner {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, Rebuilt(collectives_, ranges_, waiting_count_), totals_, batch_, ring_, waiting_,
-                    window_, node_plans_, unexplained_, told_until_ns_, told_);
+    archive.Members(this, Rebuilt(collectives_, ranges_, launch_known_, waiting_count_), totals_, batch_,
+                    ring_, waiting_, window_, node_plans_, unexplained_, told_until_ns_, told_);
     waiting_count_ = 0;
     for (const Waiting& waiting : waiting_) waiting_count_ += waiting.operations.size();
   }
@@ -176,7 +185,7 @@ void OperationJoiner::Add(uint64_t correlation, Maker make) {
   Operation& operation = *new (waits ? &NextWaiting() : &window_.Next()) Operation(make());
   operation.batch = batch_;
   DescribeCollective(operation);
-  // A plan's time is a hull: telling it of the same kernel twice changes nothing.
+  // A plan's time is a hull: adding the same kernel twice changes nothing.
   if (slot != nullptr && slot->plan != 0)
     collectives_.AddKernel(slot->plan, operation.start_ns, operation.end_ns, launched);
   if (waits) return Wait(operation);

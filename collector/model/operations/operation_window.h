@@ -1,14 +1,13 @@
 // Puts a process's operations into the order in which they were launched, in bounded memory.
 //
-// Separate because records arrive in any order (one buffer per thread, a long kernel after many short ones),
-// while every analysis of steps reads them in the order of correlation ids, which count API calls. An
-// operation is handed on when nothing can come before it any more: every launch before it has its record, and
-// everything launched that long ago has been reported (launches come with the batch after them at the
-// latest). A record whose launch never comes holds the others up for kPatience batches. A launch without a
-// record is waited for until records arrive for much later launches: CUPTI holds back a whole buffer while
-// one of its kernels has not finished, so that on a busy device a record comes many batches late, and those
-// behind it with it. Then the launch is given up, and its owner may put an operation of its own in its place.
-// A record that comes later still is handed on at once, and counted (late).
+// Records arrive in any order (one buffer per thread, a long kernel after many short ones), while every
+// analysis of steps reads operations in the order of correlation ids, which count API calls. An operation is
+// released once no earlier one can still arrive: all earlier launches have their records, and launches arrive
+// at most one batch late. A record whose launch never comes holds up the others for kPatience batches. A
+// launch waits for its record until records of much later launches arrive: CUPTI holds back a whole buffer
+// while one of its kernels has not finished, so on a busy device all records in it come many batches late.
+// Then the launch is given up, and the window's owner may add a substitute operation. A record that arrives
+// even later is released at once, and counted (late).
 #pragma once
 
 #include <algorithm>
@@ -33,7 +32,8 @@ class OperationWindow {
   // A launch is given up once a record arrived for one this much later, on its own thread or on any thread.
   static constexpr uint64_t kLaterOnThreadNs = 5'000'000'000;
   static constexpr uint64_t kLaterNs = 20'000'000'000;
-  // Operations that wait; beyond, kPatience is enough, and beyond twice as many, patience has an end.
+  // Most waiting operations. With more, launches count as lost after kPatience batches; with twice as many,
+  // everything is released.
   static constexpr size_t kMaxHeld = 32768;
   static constexpr size_t kMaxLaunches = 65536;  // launches without record; beyond, the oldest are given up
   static constexpr size_t kMaxThreads = 1024;    // beyond, and for others, only kLaterNs counts
@@ -49,7 +49,7 @@ class OperationWindow {
   }
   // Room for one more, which the caller fills.
   Operation& Next() { return held_.Next(); }
-  // Returns what is held of it.
+  // Returns the stored copy.
   Operation& Add(const Operation& operation) { return Next() = operation; }
   void Take(OperationBlocks& operations) { held_.Take(operations); }
 
@@ -161,7 +161,7 @@ class OperationWindow {
   size_t sorted_ = 0;
   uint64_t told_ = 0;         // highest correlation of a launch
   uint64_t told_before_ = 0;  // the same at the end of the batch before
-  uint64_t released_ = 0;     // highest correlation handed on
+  uint64_t released_ = 0;     // highest correlation released
   uint64_t late_ = 0;
   uint64_t latest_ns_ = 0;  // latest launch whose record came
   std::map<uint32_t, uint64_t> latest_of_thread_;

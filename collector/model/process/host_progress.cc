@@ -1,6 +1,14 @@
 #include "collector/model/process/host_progress.h"
 
+#include <algorithm>
+
 namespace gpuprobe::model {
+
+void HostProgress::On(const LaunchRecord& r) {
+  if (r.time_ns <= last_launch_ns) return;
+  if (last_launch_ns != 0) longest_pause_ns = std::max(longest_pause_ns, r.time_ns - last_launch_ns);
+  last_launch_ns = r.time_ns;
+}
 
 void HostProgress::On(const CollectiveRecord& r) {
   last_call = {.issue_ns = r.issue_ns,
@@ -23,6 +31,11 @@ void HostProgress::OnBatch(const v1::Batch& batch, ContinuousClock& line, uint64
   } else if (batch.self().records_outside_window() > left_out) {
     last_left_out_ns = line.Now(sealed_ns);
   }
+  for (const v1::Loss& loss : batch.losses()) {
+    if (loss.reason() != v1::LOSS_UNFINISHED_AT_FLUSH || loss.records() <= unfinished_records) continue;
+    unfinished_records = loss.records();
+    last_full_flush_ns = line.Now(sealed_ns);
+  }
   if (!batch.has_host_state()) return;
   const v1::HostState& state = batch.host_state();
   if (state.io_bytes() > io_bytes + kIoWorthMentioning) last_io_ns = line.Now(sealed_ns);
@@ -32,6 +45,17 @@ void HostProgress::OnBatch(const v1::Batch& batch, ContinuousClock& line, uint64
   const auto on_line = [&](uint64_t time_ns) { return time_ns == 0 ? 0 : line.Before(time_ns, sealed_ns); };
   blocked_since_ns = on_line(state.blocked_since_ns());
   last_wait_end_ns = on_line(state.last_wait_end_ns());
+  const auto creation = [&](const v1::CommunicatorCreation& c) {
+    return Creation{.since_ns = on_line(c.since_ns()),
+                    .hash = c.hash(),
+                    .parent = c.parent(),
+                    .rank = c.rank(),
+                    .ranks = c.ranks(),
+                    .made_by = c.made_by(),
+                    .result = c.result()};
+  };
+  creating = state.has_creating() ? creation(state.creating()) : Creation{};
+  if (state.has_refused()) refused = creation(state.refused());
 }
 
 }  // namespace gpuprobe::model

@@ -50,11 +50,16 @@ void ProcessCondition::Apply(const v1::ProcessObservation& o, uint64_t time_ns) 
     end_ = o.end();
     return;
   }
-  state_ = static_cast<char>(o.state() < 128 ? o.state() : 0);
-  wait_channel_ = o.wait_channel().substr(0, kMaxText);
-  waits_for_ = o.waits_for().substr(0, kMaxText);
+  if (o.state() != 0) {
+    state_ = static_cast<char>(o.state() < 128 ? o.state() : 0);
+    wait_channel_ = o.wait_channel().substr(0, kMaxText);
+    waits_for_ = o.waits_for().substr(0, kMaxText);
+    python_ = o.python();
+    if (python_.frames_size() > kMaxFrames)
+      python_.mutable_frames()->DeleteSubrange(kMaxFrames, python_.frames_size() - kMaxFrames);
+    swapped_bytes_ = o.swapped_bytes();
+  }
   quota_millicpus_ = o.quota_millicpus();
-  swapped_bytes_ = o.swapped_bytes();
   Recent recent{.time_ns = time_ns, .state = state_, .sums = {}};
   if (o.interval_ns() != 0) {
     recent.sums = {.observed_ns = Bounded(o.interval_ns()),

@@ -25,6 +25,7 @@ class ProcessCondition {
   // Two minutes of one a second: twice the default limit of a hang.
   static constexpr size_t kMaxRecent = 128;
   static constexpr size_t kMaxHalts = 8;
+  static constexpr int kMaxFrames = 48;
   static constexpr size_t kMaxText = 256;  // of a name; a log may hold anything
 
   // Why no thread of the process can run.
@@ -81,6 +82,8 @@ class ProcessCondition {
   char state() const { return state_; }
   const std::string& wait_channel() const { return wait_channel_; }
   const std::string& waits_for() const { return waits_for_; }
+  // Where the main thread is in its Python code, if it was there at the observation before, too.
+  const v1::PythonStack& python() const { return python_; }
   uint32_t quota_millicpus() const { return quota_millicpus_; }
   uint64_t swapped_bytes() const { return swapped_bytes_; }
   // Over the whole run, and over the remembered part of the time since then.
@@ -98,6 +101,7 @@ class ProcessCondition {
   char state_ = 0;
   std::string wait_channel_;
   std::string waits_for_;
+  v1::PythonStack python_;
   uint32_t quota_millicpus_ = 0;
   uint64_t swapped_bytes_ = 0;
   v1::ProcessEnd end_;
@@ -106,7 +110,7 @@ class ProcessCondition {
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, totals_, recent_, last_ns_, halts_, halted_, state_, wait_channel_, waits_for_,
-                    quota_millicpus_, swapped_bytes_, end_);
+                    python_, quota_millicpus_, swapped_bytes_, end_);
     archive.Require(!halted_ || !halts_.empty());
   }
 };

@@ -4,8 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "collector/model/clock/row_clock.h"
 #include "collector/model/steps/work_roles.h"
+#include "collector/records/row_clock.h"
+#include "proto/cupti_versions.h"
 #include "proto/nccl_operations.h"
 
 namespace gpuprobe::model {
@@ -13,7 +14,7 @@ namespace gpuprobe::model {
 ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
     : events_(std::move(events)),
       hello_(std::move(hello)),
-      delivery_(hello_, totals_, steps_),
+      delivery_(hello_, totals_, [this](bool launches) { steps_.NoteLoss(launches); }),
       collectives_(
           {.issued = events_.collectives.issued,
            .finished = [this](uint32_t comm, uint64_t seq, uint64_t end_ns) { Finished(comm, seq, end_ns); },
@@ -29,7 +30,6 @@ void ProcessModel::Finished(uint32_t comm, uint64_t seq, uint64_t end_ns) {
 void ProcessModel::SetStepMarker(const StepMarker& marker) {
   steps_.SetMarker(marker);
   devices_.SetMarker(marker);
-  step_operations_.SetMarker(marker);
 }
 
 void ProcessModel::Rejoin(const v1::Hello& hello) {
@@ -63,19 +63,23 @@ void ProcessModel::EndBatch(const v1::Batch& batch) {
   progress_.OnBatch(batch, clock_.line(), totals_.self.records_outside_window());
   delivery_.EndBatch(batch, hello_.instance() != 0);
   const ProcessClock::Forward forward = clock_.EndBatch(batch);
+  totals_.last_clock_ns = clock_.last_ns();
+  totals_.clock_step_ns = clock_.largest_step_ns();
   if (forward.by_ns != 0) steps_.NoteClockStep(forward.by_ns, forward.from_ns, forward.to_ns);
 }
 
 absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   for (const v1::StringDef& def : batch.strings()) {
-    if (absl::Status s = names_.On(def); !s.ok()) return s;
+    if (absl::Status s = names_.On(def, batch.restated()); !s.ok()) return s;
   }
   for (const v1::ThreadDef& def : batch.threads()) {
-    if (absl::Status s = names_.On(def); !s.ok()) return s;
+    if (absl::Status s = names_.On(def, RolesOfThread(def.name())); !s.ok()) return s;
   }
   for (const v1::KernelSite& def : batch.kernel_sites()) {
-    if (absl::Status s = devices_.On(def, steps_); !s.ok()) return s;
+    if (absl::Status s = devices_.On(def, steps_.first(), batch.restated()); !s.ok()) return s;
+    steps_.NoteContext(def.context(), def.device());
   }
+  for (const v1::HostFrame& def : batch.host_frames()) frames_.On(def, names_);
   for (const v1::Device& device : batch.devices()) devices_.On(device);
   if (batch.has_versions()) versions_ = batch.versions();
   if (batch.has_nccl_identity()) AdoptNcclIdentity(batch.nccl_identity(), *hello_.mutable_identity());
@@ -90,12 +94,13 @@ uint32_t ProcessModel::StreamOf(const Record& r) const {
   return 0;
 }
 
-// The one place where times of records become times of the model.
+// The one place where times of records become times of the model, and names its names.
 template <typename Record, typename Visitor>
 absl::Status ProcessModel::Read(const v1::Batch& batch, const Visitor& visit) {
   return ForEachRow<Record>(batch, [&](Record r) {
     if (clock_.line().moved()) [[unlikely]]
       MoveToLine(clock_.line(), StreamOf(r), r);
+    MapTexts(r, [this](uint32_t id) { return names_.Canonical(id); });
     visit(r);
   });
 }
@@ -116,13 +121,36 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
   if (!status.ok()) return status;
   status = Read<OverheadRecord>(batch, [this](const OverheadRecord& r) { On(r); });
   if (!status.ok()) return status;
-  return Read<SyncRecord>(batch, [this](const SyncRecord& r) { On(r); });
+  status = Read<SyncRecord>(batch, [this](const SyncRecord& r) { On(r); });
+  return status.ok() ? ApplyHostSamples(batch) : status;
+}
+
+absl::Status ProcessModel::ApplyHostSamples(const v1::Batch& batch) {
+  // Not counted among the program's records: which calls are slow enough, and how many samples there are,
+  // chance decides.
+  absl::Status status = Read<DriverCallRecord>(batch, [this](const DriverCallRecord& r) {
+    driver_calls_.On(r);
+    if (r.start_ns < r.end_ns) steps_.AddDriverCall(r);
+  });
+  if (!status.ok()) return status;
+  status = Read<HostSampleRecord>(batch, [this](const HostSampleRecord& r) {
+    totals_.host_samples += r.time_ns != totals_.last_host_sample_ns ? 1 : 0;
+    totals_.last_host_sample_ns = r.time_ns;
+    // Who waits for Python's lock waits for the thread that has it.
+    HostSampleRecord seen = r;
+    if (String(r.call) == "take_gil") seen.call = 0;
+    steps_.AddSample(seen, frames_);
+  });
+  steps_.EndSamples(frames_);
+  return status;
 }
 
 absl::Status ProcessModel::ApplyMemoryRecords(const v1::Batch& batch) {
   absl::Status status = Read<AllocationRecord>(batch, [this](const AllocationRecord& r) {
     ++totals_.records;
     OnMemory(r, r.time_ns, r.time_ns);
+    if (r.duration_ns > 0 && r.duration_ns < r.time_ns)
+      steps_.AddMemoryCall(r.device, r.time_ns - r.duration_ns, r.time_ns);
   });
   if (!status.ok()) return status;
   status = Read<SmallAllocationsRecord>(
@@ -225,7 +253,7 @@ void ProcessModel::On(const SyncRecord& r) {
   SyncTotals& totals = totals_.syncs[what < totals_.syncs.size() ? what : 0];
   ++totals.count;
   totals.duration_ns += r.end_ns - r.start_ns;
-  if (r.what != v1::SYNC_KIND_STREAM_WAIT_EVENT) steps_.AddBlocked(r.start_ns, r.end_ns);
+  if (r.what != v1::SYNC_KIND_STREAM_WAIT_EVENT) steps_.AddBlockedInContext(r.context, r.start_ns, r.end_ns);
 }
 
 template <typename Record>
@@ -235,7 +263,8 @@ void ProcessModel::Join(const Record& r) {
 }
 
 void ProcessModel::On(const KernelRecord& r) {
-  if (const uint32_t op = devices_.CollectiveOpOf(r); op != 0) joiner_.AddCollectiveKernel(r, op);
+  const uint32_t op = devices_.CollectiveOpOf(r);
+  if (op != 0 || (r.graph_node != 0 && NamesAreUncertain())) joiner_.AddCollectiveKernel(r, op);
   Join(r);
 }
 
@@ -251,19 +280,31 @@ void ProcessModel::On(const GraphRunRecord& r) {
 
 void ProcessModel::On(const MemsetRecord& r) { Join(r); }
 
+void ProcessModel::OnLaunchKnown(Operation& operation, uint64_t plan, uint32_t owner) {
+  // For an updated graph, the mapping from nodes to calls is only approximate: the name decides, if it can be
+  // trusted.
+  const bool by_name = operation.graph_node != 0 && operation.op == 0 && !NamesAreUncertain();
+  devices_.Settle(operation, by_name ? 0 : plan, owner, steps_.first());
+}
+
+bool ProcessModel::NamesAreUncertain() const {
+  return (versions_.cupti_precautions() & cupti::kNamesUncertain) != 0;
+}
+
 void ProcessModel::OnOperation(Operation& operation) {
   joiner_.DescribeCollective(operation);  // its calls may have come after its kernel
   devices_.OnInOrder(operation);
-  steps_.Add(step_operations_.Of(operation));
+  steps_.Add(operation);
 }
 
 void ProcessModel::EndSteps() {
+  steps_.EndBatch();
   for (const HostPhases& step : steps_.TakeHostPhases()) memory_.OnStep(step);
 }
 
 void ProcessModel::ApplyBye(const v1::Bye& bye) {
   delivery_.OnBye(bye, hello_.instance() != 0);
-  // Nothing that waits will come any more, and other ranks may go on for long.
+  // Nothing more will arrive for what waits, and other ranks may run on for long.
   joiner_.Flush([this](Operation& operation) { OnOperation(operation); });
 }
 

@@ -18,23 +18,25 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "collector/model/calls/collective_tracker.h"
+#include "collector/model/facts/delivery.h"
+#include "collector/model/facts/process_totals.h"
 #include "collector/model/memory/memory_ledger.h"
 #include "collector/model/memory/process_memory.h"
 #include "collector/model/operations/device_work.h"
 #include "collector/model/operations/operation.h"
 #include "collector/model/operations/operation_joiner.h"
-#include "collector/model/process/delivery.h"
+#include "collector/model/process/device_steps.h"
+#include "collector/model/process/driver_calls.h"
+#include "collector/model/process/host_frames.h"
 #include "collector/model/process/host_progress.h"
-#include "collector/model/process/process_clock.h"
 #include "collector/model/process/process_condition.h"
-#include "collector/model/process/process_names.h"
-#include "collector/model/process/process_totals.h"
 #include "collector/model/ranges/range_tracker.h"
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
 #include "collector/model/steps/step_marker.h"
-#include "collector/model/steps/step_operations.h"
 #include "collector/model/steps/step_tracker.h"
+#include "collector/records/process_clock.h"
+#include "collector/records/process_names.h"
+#include "collector/records/rows.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::model {
@@ -66,8 +68,8 @@ class ProcessModel {
   void MarkCutOff() { delivery_.MarkCutOff(); }
   // Nothing more will be read; before Finish.
   void EndDelivery() { delivery_.Finish(); }
-  // Settles what waits for more. Afterwards the totals are final. `goes_on`: they are what there is so far,
-  // of a process that goes on: collectives under way do not count.
+  // Settles everything that still waits for records; then the totals are final. `goes_on`: the process is
+  // still running; totals are provisional and leave out collectives in flight.
   void Finish(bool goes_on = false);
 
   const v1::Hello& hello() const { return hello_; }
@@ -87,11 +89,14 @@ class ProcessModel {
   }
   // Also resolves operations that only kernels name (collective_kernels.h).
   const std::string& String(uint32_t id) const { return names_.String(id); }
+  // Number of names that were merged instead of kept.
+  uint64_t OtherNames() const { return names_.other_names(); }
 
   static constexpr uint64_t kShortKernelNs = ProcessTotals::kShortKernelNs;
   using Totals = ProcessTotals;
   const Totals& totals() const { return totals_; }
   const std::vector<std::unique_ptr<KernelTotals>>& kernels() const { return devices_.kernels(); }
+  uint64_t misnamed_kernels() const { return devices_.misnamed(); }
   // See DeviceWork.
   template <typename Visitor>
   void ForEachSite(Visitor visit) const {
@@ -108,21 +113,36 @@ class ProcessModel {
   const RangeTracker& ranges() const { return ranges_; }
   const CollectiveTracker& collectives() const { return collectives_; }
   const HostProgress& progress() const { return progress_; }
+  const DriverCalls& driver_calls() const { return driver_calls_; }
   const ProcessCondition& condition() const { return condition_; }
-  // Times of the model are on one line, although the clock may have been set back: by how much it was behind
-  // the line then, and what it said.
+  // Model time never goes back. SetBackAt: how far the wall clock was behind it. Realtime: what the wall
+  // clock showed.
   uint64_t SetBackAt(uint64_t time_ns) const { return clock_.SetBackAt(time_ns); }
   uint64_t Realtime(uint64_t time_ns) const { return time_ns == 0 ? 0 : time_ns - SetBackAt(time_ns); }
-  // By how much its clock had been stepped forward when the records of this batch, from 0, were taken.
+  // How far its clock had been set forward when the records of this batch (from 0) were taken.
   int64_t ClockShift(uint64_t batch) const { return clock_.ShiftIn(batch); }
-  // By how much CUPTI's clock is ahead of the process's own, which the model's times are by.
+  // How far CUPTI's clock is ahead of the process's own, which model times are based on.
   int64_t DeviceAheadNs() const { return clock_.device_ahead_ns(); }
-  // The latest launches, and whether anything of them has ended.
+  const ProcessClock& clock() const { return clock_; }
+  // The latest launches, and whether any of their work has ended.
   const CorrelationRing& launches() const { return joiner_.launches(); }
   const OperationJoiner::Totals& joins() const { return joiner_.totals(); }
-  const StepTracker& steps() const { return steps_; }
+  // On the process's first device (device_steps.h).
+  const StepTracker& steps() const { return steps_.first(); }
+  const DeviceSteps& device_steps() const { return steps_; }
+  // Moments at which its host was sampled: while it launched, too.
+  uint64_t host_samples() const { return totals_.host_samples; }
+  // Call first: the steps that another replay learned.
+  void KnowSteps(DeviceSteps::Definitions known) { steps_.Know(std::move(known)); }
+  void KnowWarmup(uint64_t steps) { steps_.KnowWarmup(steps); }
   // nullptr if it was never described.
   const v1::Communicator* FindCommunicator(uint32_t id) const { return names_.FindCommunicator(id); }
+  // Where in device_steps() the device of this communicator is.
+  size_t PlaceOf(uint32_t comm) const {
+    const v1::Communicator* known = FindCommunicator(comm);
+    if (known == nullptr || known->device() < 0) return 0;
+    return steps_.PlaceOf(static_cast<uint32_t>(known->device()));
+  }
   // By Communicator.id. `time_ns`: when it was first reported.
   const absl::flat_hash_map<uint32_t, v1::Communicator>& communicators() const {
     return names_.communicators();
@@ -131,6 +151,8 @@ class ProcessModel {
  private:
   absl::Status ApplyDefinitions(const v1::Batch& batch);
   absl::Status ApplyHostRecords(const v1::Batch& batch);
+  // What the host did besides launching.
+  absl::Status ApplyHostSamples(const v1::Batch& batch);
   absl::Status ApplyMemoryRecords(const v1::Batch& batch);
   absl::Status ApplyAllocatorRecords(const v1::Batch& batch);
   absl::Status ApplyDeviceRecords(const v1::Batch& batch);
@@ -152,16 +174,20 @@ class ProcessModel {
   void On(const CopyRecord& r);
   void On(const GraphRunRecord& r);
   void On(const MemsetRecord& r);
-  // A row of the memory, which is at one time.
+  // A row about memory, which has a single time.
   template <typename Record>
   void OnMemory(const Record& r, uint64_t start_ns, uint64_t end_ns);
 
   template <typename Record>
   void Join(const Record& r);
+  // The operation's launch is known, or never will be.
+  void OnLaunchKnown(Operation& operation, uint64_t plan, uint32_t owner);
+  // Records may have names of unloaded kernels.
+  bool NamesAreUncertain() const;
   // Everything that reads operations in launch order gets them here.
   void OnOperation(Operation& operation);
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
-  // Hands steps that are over to those who account by step.
+  // Passes completed steps to the parts that keep statistics per step.
   void EndSteps();
 
   ProcessEvents events_;
@@ -170,23 +196,27 @@ class ProcessModel {
   Totals totals_;
   HostProgress progress_;
   ProcessCondition condition_;
+  DriverCalls driver_calls_;
   ProcessNames names_;
-  ProcessClock clock_{totals_};
-  StepTracker steps_;
-  Delivery delivery_;
+  ProcessClock clock_;
   DeviceWork devices_{names_, clock_, totals_};
-  StepOperations step_operations_{names_, devices_, steps_};
+  DeviceSteps steps_{names_, devices_};
+  HostFrames frames_;
+  Delivery delivery_;
   RangeTracker ranges_;
   CollectiveTracker collectives_;
-  OperationJoiner joiner_{collectives_, ranges_};
+  OperationJoiner joiner_{collectives_, ranges_, [this](Operation& operation, uint64_t plan, uint32_t owner) {
+                            OnLaunchKnown(operation, plan, owner);
+                          }};
   ProcessMemory memory_{names_};
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
     // The names come first: others look theirs up when they are loaded.
-    archive.Members(this, Rebuilt(events_, hello_), versions_, totals_, progress_, condition_, names_, clock_,
-                    steps_, delivery_, devices_, step_operations_, ranges_, collectives_, joiner_, memory_);
+    archive.Members(this, Rebuilt(events_, hello_), versions_, totals_, progress_, condition_, driver_calls_,
+                    names_, clock_, devices_, steps_, frames_, delivery_, ranges_, collectives_, joiner_,
+                    memory_);
   }
 };
 

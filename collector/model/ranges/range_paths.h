@@ -1,8 +1,8 @@
 // Paths of the ranges around an event: "step/forward/attention".
 //
-// Separate from RangeTracker, which forgets an instance once its time is in the statistics: an allocation of
-// the first second may be named at the end of the job. Only watched ranges and those around them are kept; a
-// range must be watched before it closes, like everything that happens in it. Not thread-safe: one owner.
+// RangeTracker forgets an instance once its time is in the statistics, but an allocation of the first second
+// may need its path at the end of the job. Only watched ranges and their ancestors are kept; a range must be
+// watched before it closes, while the event in it happens. Not thread-safe: one owner.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 
 class RangePaths {
  public:
-  // Ranges kept before those that nobody needs any more are looked for.
+  // When more ranges than this are kept, those no longer needed are removed.
   static constexpr size_t kMaxRanges = size_t{1} << 17;
 
   void Watch(uint64_t range);
@@ -26,7 +26,7 @@ class RangePaths {
   std::vector<uint32_t> Path(uint64_t range) const;
 
   bool full() const { return ranges_.size() >= limit_; }
-  // Forgets everything that is not around a range that `for_each_needed` calls its argument with.
+  // Forgets all ranges except those that `for_each_needed` passes to its argument, and their ancestors.
   void Forget(const std::function<void(const std::function<void(uint64_t)>&)>& for_each_needed);
 
  private:

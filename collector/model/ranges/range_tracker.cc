@@ -9,7 +9,6 @@ size_t PhaseNode::Merge(PhaseNode&& other) {
   gpu_ns.Merge(other.gpu_ns);
   host_ns.Merge(other.host_ns);
   unclosed += other.unclosed;
-  gpu_records += other.gpu_records;
   first_start_ns = std::min(first_start_ns, other.first_start_ns);
   for (auto& [key, child] : other.children) {
     std::unique_ptr<PhaseNode>& ours = children[key];
@@ -46,14 +45,11 @@ void RangeTracker::DropOldestOpen() {
   const auto found = live_.find(oldest);
   const std::unique_ptr<Instance> instance = std::move(found->second);
   live_.erase(found);
-  unnamed_gpu_ns_ += instance->gpu.TotalNs();
   phases_ -= root_.Merge(std::move(instance->settled_children));
 }
 
 void RangeTracker::AddGpuWork(uint64_t range, uint64_t start_ns, uint64_t end_ns) {
-  Instance& instance = Get(range);
-  instance.gpu.Add(start_ns, end_ns);
-  ++instance.gpu_records;
+  Get(range).gpu.Add(start_ns, end_ns);
 }
 
 void RangeTracker::Close(const RangeRecord& record, bool main_thread) {
@@ -168,9 +164,7 @@ void RangeTracker::Settle(uint64_t id) {
   node.gpu_ns.Add(instance->gpu.TotalNs());
   node.host_ns.Add(instance->end_ns - instance->start_ns);
   node.unclosed += instance->unclosed ? 1 : 0;
-  node.gpu_records += instance->gpu_records;
   node.first_start_ns = std::min(node.first_start_ns, instance->start_ns);
-  instance->settled_children.gpu_records = 0;
   phases_ -= node.Merge(std::move(instance->settled_children));
   if (parent != nullptr) parent->gpu.Merge(instance->gpu);
 }
@@ -179,7 +173,6 @@ void RangeTracker::Finish() {
   while (!waiting_.empty()) SettleFirst();
   for (const Waiting& aside : std::exchange(aside_, {})) Settle(std::get<2>(aside));
   for (auto& [id, instance] : live_) {
-    unnamed_gpu_ns_ += instance->gpu.TotalNs();
     phases_ -= root_.Merge(std::move(instance->settled_children));
   }
   live_.clear();

@@ -1,15 +1,15 @@
 // GPU time and host time per annotated range: a tree of phases, built from range records and the GPU work
 // launched inside them.
 //
-// Separate because two streams meet here in any order: device records name the range that was open at their
-// launch, often before that range has closed and so before its name and parent are known. An instance waits
-// until everything launched in it has its record (Advance), until very many later ones have closed, or until
-// Finish, and is then settled, children before parents: its
-// statistics join the phase of its name under its parent, and its GPU intervals join the parent's. The GPU
-// time of an instance is the length of the union of the intervals of the work launched in it, on any thread.
-// A range without a parent on a thread other than the main one belongs inside the main thread's range around
-// it (a backward pass runs on its own thread while the main thread waits in "backward"). While no such range
-// has closed, it goes on waiting, and is settled before the first one that does.
+// Two streams meet here in any order: device records name the range that was open at their launch, often
+// before that range has closed and so before its name and parent are known. An instance waits until
+// everything launched in it has its record (Advance), until very many later ones have closed, or until
+// Finish, and is then settled, children before parents: its statistics join the phase of its name under its
+// parent, and its GPU intervals join the parent's. The GPU time of an instance is the length of the union of
+// the intervals of the work launched in it, on any thread. A range without a parent on a thread other than
+// the main one belongs inside the main thread's range around it (a backward pass runs on its own thread while
+// the main thread waits in "backward"). While no such range has closed, it goes on waiting, and is settled
+// before the first one that does.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
 #include "collector/model/statistics/distribution.h"
 #include "collector/model/statistics/interval_union.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 
@@ -36,7 +36,6 @@ struct PhaseNode {
   Distribution gpu_ns{kExactLimit};
   Distribution host_ns{kExactLimit};
   uint64_t unclosed = 0;
-  uint64_t gpu_records = 0;  // launched directly in it
   uint64_t first_start_ns = UINT64_MAX;
   using Key = std::pair<uint32_t, uint32_t>;  // StringDefs of domain and name
   std::map<Key, std::unique_ptr<PhaseNode>> children;
@@ -46,7 +45,7 @@ struct PhaseNode {
 
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, gpu_ns, host_ns, unclosed, gpu_records, first_start_ns, children);
+    archive.Members(this, gpu_ns, host_ns, unclosed, first_start_ns, children);
   }
 };
 
@@ -67,13 +66,11 @@ class RangeTracker {
   // At the end of a batch: all launches before `launches_ns` have their records, or will get none. What this
   // batch reported about earlier instances has been read.
   void Advance(uint64_t launches_ns);
-  // Settles everything. Instances that never closed have no name: their GPU work is in unnamed_gpu_ns, their
-  // children become roots.
+  // Settles everything. Instances that never closed have no name: their children become roots.
   void Finish();
 
   const PhaseNode& root() const { return root_; }
   uint64_t closed() const { return closed_; }
-  uint64_t unnamed_gpu_ns() const { return unnamed_gpu_ns_; }
   // The name of an instance that has closed or is waiting, {0, 0} if it is not known (any more).
   PhaseNode::Key NameOf(uint64_t id) const;
 
@@ -86,13 +83,12 @@ class RangeTracker {
     bool closed = false;
     bool unclosed = false;
     bool main_thread = false;
-    uint64_t gpu_records = 0;
     IntervalUnion gpu{kIntervals};
     PhaseNode settled_children;
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, parent, start_ns, end_ns, name, closed, unclosed, main_thread, gpu_records, gpu,
+      archive.Members(this, parent, start_ns, end_ns, name, closed, unclosed, main_thread, gpu,
                       settled_children);
     }
   };
@@ -105,9 +101,10 @@ class RangeTracker {
   Instance& Get(uint64_t id);
   void SettleFirst();
   void Settle(uint64_t id);
-  // Lets the first that waits wait for a range of the main thread around it. False: there is no need to.
+  // Sets the first waiting instance aside until a range of the main thread around it closes. False: not
+  // needed.
   bool SetAside();
-  // Those aside that lie within it.
+  // Settles the instances set aside that lie within `around`.
   void SettleInside(const Instance& around);
   size_t waiting() const { return waiting_.size() + aside_.size(); }
   uint64_t EnclosingOnMainThread(const Instance& instance) const;
@@ -117,7 +114,6 @@ class RangeTracker {
   PhaseNode root_;
   size_t phases_ = 0;
   uint64_t closed_ = 0;
-  uint64_t unnamed_gpu_ns_ = 0;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Instance>> live_;
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;
   // Closed ranges of the main thread by start, for EnclosingOnMainThread.
@@ -131,8 +127,8 @@ class RangeTracker {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, Rebuilt(waiting_, aside_, last_, last_id_), root_, phases_, closed_,
-                    unnamed_gpu_ns_, live_, main_by_start_, advanced_ns_);
+    archive.Members(this, Rebuilt(waiting_, aside_, last_, last_id_), root_, phases_, closed_, live_,
+                    main_by_start_, advanced_ns_);
     std::vector<Waiting> waiting;
     std::vector<Waiting> aside(aside_.begin(), aside_.end());
     if constexpr (!Archive::kReads) {

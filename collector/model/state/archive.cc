@@ -26,7 +26,7 @@ void StateWriter::PutNumber(uint64_t value) {
   size_ += static_cast<size_t>(at - begin);
 }
 
-void StateWriter::Put(const std::string& text) {
+void StateWriter::Text(const std::string& text) {
   PutNumber(text.size());
   text.copy(Room(text.size()), text.size());
   size_ += text.size();
@@ -51,15 +51,15 @@ uint64_t StateReader::GetNumber() {
   return 0;
 }
 
-size_t StateReader::GetCount() {
+size_t StateReader::Count(size_t) {
   const uint64_t count = GetNumber();
   if (count <= rest_.size()) return count;
   Fail();
   return 0;
 }
 
-void StateReader::Get(std::string& text) {
-  const size_t size = GetCount();
+void StateReader::Text(std::string& text) {
+  const size_t size = Count();
   text.assign(rest_.substr(0, size));
   rest_.remove_prefix(size);
 }

@@ -7,9 +7,8 @@
 
 #include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/numeric/int128.h"
 #include "collector/model/state/members.h"
 #include "google/protobuf/message_lite.h"
@@ -32,18 +30,141 @@ template <typename T>
 concept Message = std::derived_from<T, google::protobuf::MessageLite>;
 
 // What all archives have in common: a list of an object's members, of which none is missing
-// (state/members.h).
+// (state/members.h), and how values are made of numbers, texts and counts, which each archive has its own
+// way to write or read.
 template <typename Archive>
 class MemberArchive {
  public:
+  // Wants one of everything that a Visit saves beyond its list, although the object has none (layout.h).
+  static constexpr bool kDescribes = false;
+
+  template <typename... T>
+  void operator()(T&... values) {
+    (Walk(values), ...);
+  }
   template <typename T, typename... NotSaved, typename... Saved>
   void Members(T* object, Rebuilt<NotSaved...>, Saved&... saved) {
     StateAccess::CheckMembers<sizeof...(NotSaved) + sizeof...(Saved)>(*object);
-    static_cast<Archive&> (*this)(saved...);
+    self()(saved...);
+    if constexpr (Archive::kDescribes) self().Order({reinterpret_cast<uintptr_t>(&saved)...});
   }
   template <typename T, typename... Saved>
   void Members(T* object, Saved&... saved) {
     Members(object, Rebuilt(), saved...);
+  }
+  template <typename T>
+  void Class(T& object) {
+    StateAccess::Visit(object, self());
+  }
+
+ private:
+  Archive& self() { return static_cast<Archive&>(*this); }
+
+  template <typename T>
+  void Walk(T& value) {
+    if constexpr (Scalar<T>) {
+      self().Number(value);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      self().Text(value);
+    } else if constexpr (Message<T>) {
+      std::string bytes;
+      if constexpr (!Archive::kReads)
+        bytes = Archive::kDescribes ? value.GetTypeName() : value.SerializeAsString();
+      self().Text(bytes);
+      if constexpr (Archive::kReads) self().Require(value.ParseFromString(bytes));
+    } else if constexpr (StateAccess::HasVisit<T, Archive>()) {
+      self().Class(value);
+    } else {
+      Parts(value);
+    }
+  }
+  template <typename T>
+  void WalkNew() {
+    T value{};
+    Walk(value);
+  }
+  void Parts(absl::uint128& value) {
+    if constexpr (Archive::kDescribes) return self().Number(value);
+    uint64_t high = absl::Uint128High64(value);
+    uint64_t low = absl::Uint128Low64(value);
+    (*this)(high, low);
+    if constexpr (Archive::kReads) value = absl::MakeUint128(high, low);
+  }
+  template <typename T>
+  void Parts(std::unique_ptr<T>& pointer) {
+    if (Archive::kReads || pointer == nullptr) pointer = std::make_unique<T>();
+    Walk(*pointer);
+  }
+  template <typename T>
+  void Parts(std::optional<T>& value) {
+    bool has = value.has_value();
+    Walk(has);
+    if constexpr (Archive::kDescribes) return WalkNew<T>();
+    if constexpr (Archive::kReads) value.reset();
+    if (!has) return;
+    if constexpr (Archive::kReads) value.emplace();
+    Walk(*value);
+  }
+  template <typename A, typename B>
+  void Parts(std::pair<A, B>& pair) {
+    (*this)(pair.first, pair.second);
+  }
+  template <typename... T>
+  void Parts(std::tuple<T...>& tuple) {
+    std::apply(*this, tuple);
+  }
+  template <typename T, size_t n>
+  void Parts(std::array<T, n>& array) {
+    for (T& each : array) Walk(each);
+  }
+  void Parts(std::vector<bool>& flags) {
+    const size_t count = self().Count(flags.size());
+    if constexpr (Archive::kDescribes) return WalkNew<bool>();
+    if constexpr (Archive::kReads) flags.assign(count, false);
+    for (size_t i = 0; i < flags.size(); ++i) {
+      bool flag = flags[i];
+      Walk(flag);
+      flags[i] = flag;
+    }
+  }
+  // A vector or deque.
+  template <typename T>
+  void Parts(T& sequence) {
+    size_t left = self().Count(sequence.size());
+    if constexpr (Archive::kDescribes) {
+      WalkNew<typename T::value_type>();
+    } else if constexpr (Archive::kReads) {
+      sequence.clear();
+      for (; left > 0 && self().ok(); --left) Walk(sequence.emplace_back());
+    } else {
+      for (auto& each : sequence) Walk(each);
+    }
+  }
+  template <typename Map>
+  requires requires { typename Map::mapped_type; }
+  void Parts(Map& map) {
+    using Key = typename Map::key_type;
+    using Value = typename Map::mapped_type;
+    size_t left = self().Count(map.size());
+    if constexpr (Archive::kDescribes) {
+      WalkNew<std::pair<Key, Value>>();
+    } else if constexpr (Archive::kReads) {
+      map.clear();
+      for (; left > 0 && self().ok(); --left) {
+        Key key{};
+        Walk(key);
+        if constexpr (requires { map.try_emplace(key); }) {
+          Walk(map.try_emplace(std::move(key)).first->second);
+        } else {
+          Walk(map.emplace(std::move(key), Value{})->second);
+        }
+      }
+    } else {
+      for (auto& [key, value] : map) {
+        Key copy = key;
+        (*this)(copy, value);
+      }
+    }
   }
 };
 
@@ -51,13 +172,6 @@ class StateWriter : public MemberArchive<StateWriter> {
  public:
   static constexpr bool kReads = false;
 
-  // `expected`: bytes, about; growing costs copies.
-  explicit StateWriter(size_t expected = 0) : bytes_(expected, '\0') {}
-
-  template <typename... T>
-  void operator()(T&... values) {
-    (Put(values), ...);
-  }
   size_t size() const { return size_; }
   // The bytes written since the last time.
   std::string Take();
@@ -65,85 +179,20 @@ class StateWriter : public MemberArchive<StateWriter> {
   void Require(bool) {}
 
  private:
+  friend MemberArchive;
+
   // Not inline, like what the reader's values begin with: inlined for each of thousands of members they would
   // double the time that a build from scratch needs for the state.
   void PutNumber(uint64_t value);
   char* Room(size_t bytes);
   template <Scalar T>
-  void Put(const T& value) {
+  void Number(const T& value) {
     PutNumber(static_cast<uint64_t>(value));
   }
-  void Put(const absl::uint128& value) {
-    PutNumber(absl::Uint128High64(value));
-    PutNumber(absl::Uint128Low64(value));
-  }
-  void Put(const std::string& text);
-  template <Message T>
-  void Put(const T& message) {
-    Put(message.SerializeAsString());
-  }
-  template <typename T>
-  requires(StateAccess::HasVisit<T, StateWriter>()) void Put(T& object) { StateAccess::Visit(object, *this); }
-  template <typename T>
-  void Put(std::unique_ptr<T>& pointer) {
-    Put(*pointer);
-  }
-  template <typename T>
-  void Put(std::optional<T>& value) {
-    bool has = value.has_value();
-    Put(has);
-    if (has) Put(*value);
-  }
-  template <typename A, typename B>
-  void Put(std::pair<A, B>& pair) {
-    Put(pair.first);
-    Put(pair.second);
-  }
-  template <typename... T>
-  void Put(std::tuple<T...>& tuple) {
-    std::apply([this](auto&... each) { (this->Put(each), ...); }, tuple);
-  }
-  template <typename T, size_t n>
-  void Put(std::array<T, n>& array) {
-    for (T& each : array) Put(each);
-  }
-  void Put(std::vector<bool>& flags) {
-    PutNumber(flags.size());
-    for (const bool flag : flags) PutNumber(flag ? 1 : 0);
-  }
-  template <typename T>
-  void PutEach(T& sequence) {
-    PutNumber(sequence.size());
-    for (auto& each : sequence) Put(each);
-  }
-  template <typename T>
-  void Put(std::vector<T>& vector) {
-    PutEach(vector);
-  }
-  template <typename T>
-  void Put(std::deque<T>& deque) {
-    PutEach(deque);
-  }
-  template <typename Map>
-  void PutMap(Map& map) {
-    PutNumber(map.size());
-    for (auto& [key, value] : map) {
-      auto copy = key;
-      Put(copy);
-      Put(value);
-    }
-  }
-  template <typename K, typename V>
-  void Put(std::map<K, V>& map) {
-    PutMap(map);
-  }
-  template <typename K, typename V>
-  void Put(std::multimap<K, V>& map) {
-    PutMap(map);
-  }
-  template <typename K, typename V>
-  void Put(absl::flat_hash_map<K, V>& map) {
-    PutMap(map);
+  void Text(const std::string& text);
+  size_t Count(size_t size) {
+    PutNumber(size);
+    return size;
   }
 
   std::string bytes_;  // the first size_ of them are written
@@ -158,10 +207,6 @@ class StateReader : public MemberArchive<StateReader> {
 
   explicit StateReader(std::string_view bytes) : rest_(bytes) {}
 
-  template <typename... T>
-  void operator()(T&... values) {
-    (Get(values), ...);
-  }
   // Bytes that no writer of ours could have written.
   void Require(bool condition) {
     if (!condition) Fail();
@@ -170,96 +215,23 @@ class StateReader : public MemberArchive<StateReader> {
   bool at_end() const { return rest_.empty(); }
 
  private:
+  friend MemberArchive;
+
   void Fail();
   uint64_t GetNumber();
-  // Every element takes a byte at least.
-  size_t GetCount();
   template <Scalar T>
-  void Get(T& value) {
+  void Number(T& value) {
     value = static_cast<T>(GetNumber());
   }
-  void Get(bool& value) { value = GetNumber() != 0; }
-  void Get(absl::uint128& value) {
-    const uint64_t high = GetNumber();
-    value = absl::MakeUint128(high, GetNumber());
-  }
-  void Get(std::string& text);
-  template <Message T>
-  void Get(T& message) {
-    const size_t size = GetCount();
-    if (!message.ParseFromArray(rest_.data(), static_cast<int>(size))) return Fail();
-    rest_.remove_prefix(size);
-  }
+  void Number(bool& value) { value = GetNumber() != 0; }
+  void Text(std::string& text);
+  // Every element takes a byte at least.
+  size_t Count(size_t = 0);
   template <typename T>
-  requires(StateAccess::HasVisit<T, StateReader>()) void Get(T& object) {
+  void Class(T& object) {
     if (++depth_ > kMaxDepth) Fail();
     StateAccess::Visit(object, *this);
     --depth_;
-  }
-  template <typename T>
-  void Get(std::unique_ptr<T>& pointer) {
-    pointer = std::make_unique<T>();
-    Get(*pointer);
-  }
-  template <typename T>
-  void Get(std::optional<T>& value) {
-    value.reset();
-    if (GetNumber() != 0) Get(value.emplace());
-  }
-  template <typename A, typename B>
-  void Get(std::pair<A, B>& pair) {
-    Get(pair.first);
-    Get(pair.second);
-  }
-  template <typename... T>
-  void Get(std::tuple<T...>& tuple) {
-    std::apply([this](auto&... each) { (this->Get(each), ...); }, tuple);
-  }
-  template <typename T, size_t n>
-  void Get(std::array<T, n>& array) {
-    for (T& each : array) Get(each);
-  }
-  void Get(std::vector<bool>& flags) {
-    flags.assign(GetCount(), false);
-    for (size_t i = 0; i < flags.size(); ++i) flags[i] = GetNumber() != 0;
-  }
-  template <typename T>
-  void GetEach(T& sequence) {
-    sequence.clear();
-    for (size_t left = GetCount(); left > 0 && ok_; --left) Get(sequence.emplace_back());
-  }
-  template <typename T>
-  void Get(std::vector<T>& vector) {
-    GetEach(vector);
-  }
-  template <typename T>
-  void Get(std::deque<T>& deque) {
-    GetEach(deque);
-  }
-  template <typename K, typename Map>
-  void GetMap(Map& map) {
-    map.clear();
-    for (size_t left = GetCount(); left > 0 && ok_; --left) {
-      K key{};
-      Get(key);
-      if constexpr (requires { map.try_emplace(key); }) {
-        Get(map.try_emplace(std::move(key)).first->second);
-      } else {
-        Get(map.emplace(std::move(key), typename Map::mapped_type{})->second);
-      }
-    }
-  }
-  template <typename K, typename V>
-  void Get(std::map<K, V>& map) {
-    GetMap<K>(map);
-  }
-  template <typename K, typename V>
-  void Get(std::multimap<K, V>& map) {
-    GetMap<K>(map);
-  }
-  template <typename K, typename V>
-  void Get(absl::flat_hash_map<K, V>& map) {
-    GetMap<K>(map);
   }
 
   std::string_view rest_;

@@ -1,9 +1,9 @@
 // Statistics of one series of durations, in bounded memory: exact while there are few samples, a log-scaled
 // histogram beyond.
 //
-// Separate because every table of the report depends on it. Count, total, mean, standard deviation, minimum
-// and maximum are always exact; quantiles are exact (linear interpolation between order statistics, as numpy
-// does) up to `exact_limit` samples and within kHistogramError of the value beyond.
+// Count, total, mean, standard deviation, minimum and maximum are always exact; quantiles are exact (linear
+// interpolation between order statistics, as numpy does) up to `exact_limit` samples and within
+// kHistogramError of the value beyond.
 #pragma once
 
 #include <bit>

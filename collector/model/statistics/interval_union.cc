@@ -4,11 +4,6 @@
 
 namespace gpuprobe::model {
 
-uint64_t IntervalUnion::Clip(uint64_t start_ns, uint64_t end_ns) {
-  if (end_ns > start_ns) clipped_ns_ += std::min(end_ns, frontier_ns_) - start_ns;
-  return frontier_ns_;
-}
-
 bool IntervalUnion::AddNearEnd(uint64_t start_ns, uint64_t end_ns) {
   constexpr size_t kNear = 8;
   // The last interval that begins no later, and from there on all that the new one reaches.
@@ -70,7 +65,6 @@ void IntervalUnion::Forget() {
 
 void IntervalUnion::Merge(const IntervalUnion& other) {
   forgotten_ns_ += other.forgotten_ns_;
-  clipped_ns_ += other.clipped_ns_;
   for (const Interval& interval : other.merged_) Add(interval.start_ns, interval.end_ns);
   for (const Interval& interval : other.tail_) Add(interval.start_ns, interval.end_ns);
 }

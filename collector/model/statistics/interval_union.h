@@ -1,9 +1,9 @@
 // Length of the union of half-open time intervals that arrive in any order, in bounded memory.
 //
-// Separate because "busy" means this everywhere: for a device, a copy direction, the GPU work launched in a
-// range. Intervals that overlap or touch are merged; when more than `limit` disjoint ones are held, the older
-// half is summed up and forgotten. An interval that comes so late that it reaches into the forgotten part is
-// cut there, and the part cut off is counted (clipped_ns): the sum may then be too small by that much.
+// "Busy" means this length everywhere: for a device, a copy direction, the GPU work launched in a range.
+// Intervals that overlap or touch are merged; when more than `limit` disjoint ones are held, the older half
+// is summed up and forgotten. An interval that comes so late that it reaches into the forgotten part is cut
+// there: the sum may then be too small.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class IntervalUnion {
 
   // Empty and reversed intervals are ignored.
   void Add(uint64_t start_ns, uint64_t end_ns) {
-    if (start_ns < frontier_ns_) start_ns = Clip(start_ns, end_ns);
+    if (start_ns < frontier_ns_) start_ns = frontier_ns_;
     if (end_ns <= start_ns) return;
     if (tail_.empty() && (merged_.empty() || start_ns >= merged_.back().start_ns)) {
       if (!merged_.empty() && start_ns <= merged_.back().end_ns) {
@@ -37,12 +37,10 @@ class IntervalUnion {
     tail_.push_back({start_ns, end_ns});
     if (tail_.size() >= kTail) Compact();
   }
-  // Everything that `other` covers. What it has already forgotten is added as a sum: exact if it is disjoint
-  // from ours.
+  // Adds everything that `other` covers. Its forgotten part is added as a sum: exact if disjoint from ours.
   void Merge(const IntervalUnion& other);
 
   uint64_t TotalNs() const;
-  uint64_t clipped_ns() const { return clipped_ns_; }
   bool empty() const { return merged_.empty() && tail_.empty() && forgotten_ns_ == 0; }
 
  private:
@@ -59,7 +57,7 @@ class IntervalUnion {
   // about 30 ns each.
   static constexpr size_t kTail = 1024;
 
-  // A tenth of the bytes that absolute times take: most of a model's state are these.
+  // Takes a tenth of the bytes of absolute times; most of a model's state is intervals.
   template <typename Archive>
   void VisitMerged(Archive& archive) {
     uint64_t count = merged_.size();
@@ -76,7 +74,6 @@ class IntervalUnion {
       interval.end_ns = at_ns = interval.start_ns + length_ns;
     }
   }
-  uint64_t Clip(uint64_t start_ns, uint64_t end_ns);
   // False if it begins before the last few merged intervals.
   bool AddNearEnd(uint64_t start_ns, uint64_t end_ns);
   void Compact();
@@ -87,13 +84,12 @@ class IntervalUnion {
   std::vector<Interval> tail_;    // as they came
   uint64_t frontier_ns_ = 0;      // nothing before it can change
   uint64_t forgotten_ns_ = 0;
-  uint64_t clipped_ns_ = 0;
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
     // Rebuilt: the owner's limit, and what is written densely.
-    archive.Members(this, Rebuilt(limit_, merged_), tail_, frontier_ns_, forgotten_ns_, clipped_ns_);
+    archive.Members(this, Rebuilt(limit_, merged_), tail_, frontier_ns_, forgotten_ns_);
     VisitMerged(archive);
     archive.Require(tail_.size() <= kTail);
     for (size_t i = 0; i < merged_.size(); ++i) {

@@ -26,19 +26,25 @@ double AnchorCutter::regular() const {
   return compared_ == 0 ? 1 : static_cast<double>(usual_) / static_cast<double>(compared_);
 }
 
-void AnchorCutter::Search(const Work& work, bool at_end) {
-  definition_ = FindStepDefinition(work.open.From(work.open.Begin()), at_end, work.marked);
-  if (!definition_.has_value()) {
-    next_search_ *= 2;
-    if (next_search_ <= kMaxSearch) return;
+bool AnchorCutter::Search(const Work& work, bool at_end) {
+  const auto found = FindStepDefinition(work.open.From(work.open.Begin()), at_end, work.marked);
+  if (found.has_value()) {
+    Adopt(*found, work.open.Begin());
+    return true;
+  }
+  next_search_ *= 2;
+  if (next_search_ > kMaxSearch) {
     next_search_ = kMaxSearch;
     work.forget_before(work.open.Begin() + work.open.size() / 2);
-    return;
   }
-  scanned_ = work.open.Begin();
-  segment_ = work.open.Begin();
-  cluster_end_ = 0;
-  Scan(work, at_end);
+  return false;
+}
+
+void AnchorCutter::Adopt(const StepDefinition& definition, uint64_t position) {
+  *this = AnchorCutter();
+  definition_ = definition;
+  scanned_ = position;
+  segment_ = position;
 }
 
 void AnchorCutter::Scan(const Work& work, bool all) {
@@ -51,11 +57,14 @@ void AnchorCutter::Scan(const Work& work, bool all) {
       continue;
     }
     if (definition_->IsAnchor(operation)) {
-      if (cluster_end_ != 0 && scanned_ > cluster_end_ + definition_->gap)
+      if (cluster_end_ != 0 && parted_ > definition_->gap)
         EndSegment(work, BeginAfter(work, cluster_end_, scanned_));
       cluster_end_ = scanned_ + 1;
-    } else if (cluster_end_ != 0 && scanned_ >= cluster_end_ + look) {
+      parted_ = 0;
+    } else if (cluster_end_ != 0 && parted_ >= look) {
       EndSegment(work, BeginAfter(work, cluster_end_, scanned_));
+    } else if (cluster_end_ != 0) {
+      parted_ += definition_->Parts(operation) ? 1 : 0;
     }
   }
   if (all && cluster_end_ != 0) EndSegment(work, BeginAfter(work, cluster_end_, work.open.End()));
@@ -195,7 +204,35 @@ uint64_t AfterPause(const OpenOperations& open, uint64_t first, uint64_t last) {
   return longest;
 }
 
+// The first step does as much as so many usual ones at most.
+constexpr uint64_t kMostInFirst = 8;
+
+// How many operations from `at` on are like those from `other` on.
+uint64_t AlikeFrom(const OpenOperations& open, uint64_t at, uint64_t other) {
+  constexpr uint64_t kMost = 16;
+  uint64_t alike = 0;
+  while (alike < kMost && other + alike < open.End() &&
+         open.At(at + alike).coarse == open.At(other + alike).coarse)
+    ++alike;
+  return alike;
+}
+
 }  // namespace
+
+uint64_t AnchorCutter::BeginLikeNext(const Work& work, uint64_t segment, uint64_t end) const {
+  constexpr uint64_t kLeast = 4;  // fewer are alike by chance
+  const uint64_t usual = definition_->operations;
+  if (end + usual > work.open.End()) return end;
+  const uint64_t from = end - std::min(end - segment, kMostInFirst * usual);
+  uint64_t best = kLeast;
+  for (uint64_t at = from; at < end; ++at) best = std::max(best, AlikeFrom(work.open, at, end));
+  uint64_t openings = 0;  // of the next step: its microbatches may begin alike
+  for (uint64_t at = end; at < end + usual; ++at) openings += AlikeFrom(work.open, at, end) >= best ? 1 : 0;
+  for (uint64_t at = end; at-- > from;) {
+    if (AlikeFrom(work.open, at, end) >= best && --openings == 0) return at;
+  }
+  return end;
+}
 
 uint64_t AnchorCutter::BeginOfUnusual(const Work& work, uint64_t segment, uint64_t end) const {
   const uint64_t usual = definition_->operations;
@@ -208,6 +245,16 @@ uint64_t AnchorCutter::BeginOfUnusual(const Work& work, uint64_t segment, uint64
   const bool first = !cut_ && segment == work.open.Begin() && !work.lossy;
   if (!first && length <= kLongest * static_cast<double>(usual)) return segment;
   const auto is_head = [&](uint64_t at) { return work.open.At(at).coarse == definition_->head; };
+  if (first && length > kLongest * static_cast<double>(usual)) {
+    const uint64_t like_next = BeginLikeNext(work, segment, end);
+    if (like_next != end) return like_next;
+  }
+  if (first && definition_->heads > 0 && length > kLongest * static_cast<double>(usual)) {
+    uint64_t left = definition_->heads;
+    for (uint64_t at = end; at > segment && end - at < kMostInFirst * usual; --at) {
+      if (is_head(at - 1) && --left == 0) return at - 1;
+    }
+  }
   // Copies of a batch's parts are equal, and so are those of a model before the first batch: the next step
   // shows how many belong to a step at most, and the host pauses before the first of these.
   uint64_t heads = 0;

@@ -35,6 +35,8 @@ class AnchorCutter {
   // Steps begin with the operations that have the marker's role.
   void BeginAtMarker();
   bool knows_anchor() const { return definition_.has_value(); }
+  // REQUIRES: it knows the anchor.
+  const StepDefinition& definition() const { return *definition_; }
   // The usual number of operations of a step; 0: not known.
   uint64_t usual_operations() const { return definition_.has_value() ? definition_->operations : 0; }
   StepSource source() const { return definition_.has_value() ? definition_->source : StepSource::kNone; }
@@ -43,8 +45,10 @@ class AnchorCutter {
   // The share of steps that are like the usual one; 1 where none is compared.
   double regular() const;
 
-  // Looks for the anchor. `at_end`: no more will come.
-  void Search(const Work& work, bool at_end);
+  // Looks for the anchor. `at_end`: no more will come. False: it is not known yet.
+  bool Search(const Work& work, bool at_end);
+  // Applies this anchor from `position` on.
+  void Adopt(const StepDefinition& definition, uint64_t position);
   // Applies it to the operations not scanned yet; to `all`, or as far as clusters are surely over.
   void Scan(const Work& work, bool all);
   // Operations before this position were forgotten.
@@ -64,6 +68,8 @@ class AnchorCutter {
   // Ends of the steps up to `end` if there are several whose anchors were lost; empty if it is one.
   std::vector<uint64_t> EndsOfLost(const Work& work, uint64_t segment, uint64_t end) const;
   uint64_t BeginOfStep(const Work& work, uint64_t segment, uint64_t end) const;
+  // Where the first step begins: with the longest stretch of what the next one begins with; `end`: unknown.
+  uint64_t BeginLikeNext(const Work& work, uint64_t segment, uint64_t end) const;
   // Where a step that is not the usual one begins: with what steps begin with, if that leaves about the usual
   // length.
   uint64_t BeginOfUnusual(const Work& work, uint64_t segment, uint64_t end) const;
@@ -77,6 +83,7 @@ class AnchorCutter {
   uint64_t scanned_ = 0;      // position
   uint64_t segment_ = 0;      // position after the last step
   uint64_t cluster_end_ = 0;  // position after the last anchor since then, 0 if there was none
+  uint64_t parted_ = 0;       // operations after it that part anchors
   uint64_t compared_ = 0;     // steps that were compared with the usual one
   uint64_t usual_ = 0;        // those that are like it
   bool begun_ = false;        // of a marker that begins steps: the first one was seen
@@ -85,8 +92,8 @@ class AnchorCutter {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, definition_, next_search_, scanned_, segment_, cluster_end_, compared_, usual_,
-                    begun_, cut_);
+    archive.Members(this, definition_, next_search_, scanned_, segment_, cluster_end_, parted_, compared_,
+                    usual_, begun_, cut_);
     archive.Require(next_search_ >= kFirstSearch && next_search_ <= kMaxSearch);
   }
 };

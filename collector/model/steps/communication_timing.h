@@ -3,8 +3,17 @@
 //
 // Separate from the timeline, which shows how much of a step is communication: this shows which calls, in
 // which order. A call is identified by its operation and communicator and by its place among these in the
-// step, so that the n-th bucket of gradients is one entry. Memory: kMaxCalls entries, and those of EarlySteps
-// while it is not known which steps are warm-up. Not thread-safe: one owner.
+// step, so that the n-th bucket of gradients is one entry.
+//
+// It also notes the calls that each micro-batch of a step makes alike. Example: a step goes forward and
+// backward four times before the optimizer, and each backward reduces the same four buckets. Micro-batches go
+// forward for equally long; where layers are recomputed in backward, only the first part goes all the way.
+//
+// A pass is what a micro-batch's forward or backward launches without interruption. Calls amid it belong to
+// the layers; those before or after it, such as a loss or the weights that an optimizer has updated, do not.
+//
+// Memory: kMaxCalls entries, and those of EarlySteps while it is not known which steps are warm-up. Not
+// thread-safe: one owner.
 #pragma once
 
 #include <cstddef>
@@ -54,15 +63,32 @@ class CommunicationTiming {
     uint64_t forward_steps = 0;
     uint64_t forward_ns = 0;
     uint64_t forward_hidden_ns = 0;
+    // The calls that were launched amid a pass: after a quarter of its kernels, and before the last quarter.
+    uint64_t amid_forward_steps = 0;
+    uint64_t amid_backward_steps = 0;
+    // The calls that were launched ahead of a forward pass, before a quarter of its kernels, and after a copy
+    // of input or another pass of the step.
+    uint64_t ahead_of_forward_steps = 0;
     void Merge(const Call& later);
 
     template <typename Archive>
     void Visit(Archive& archive) {
       archive.Members(this, token, steps, time_ns, hidden_ns, backward_steps, after_backward_ns,
-                      forward_steps, forward_ns, forward_hidden_ns);
+                      forward_steps, forward_ns, forward_hidden_ns, amid_forward_steps, amid_backward_steps,
+                      ahead_of_forward_steps);
     }
   };
   using Key = std::pair<uint32_t, uint32_t>;
+  // Steps in which every micro-batch made the same calls, and their micro-batches.
+  struct Repeats {
+    uint64_t steps = 0;
+    uint64_t times = 0;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, steps, times);
+    }
+  };
 
   bool Knows(uint32_t token) const;
   void SetName(uint32_t token, const Name& name);
@@ -75,6 +101,8 @@ class CommunicationTiming {
 
   // By (coarse token, place in the step from 0).
   const std::map<Key, Call>& calls() const { return sums_.calls; }
+  // By coarse token; without calls that are made in forward.
+  const std::map<uint32_t, Repeats>& repeats() const { return sums_.repeats; }
   const absl::flat_hash_map<uint32_t, Name>& names() const { return names_; }
   uint64_t steps() const { return sums_.steps; }
   // Compute that was launched in forward, in all steps.
@@ -85,11 +113,12 @@ class CommunicationTiming {
     uint64_t steps = 0;
     uint64_t forward_compute_ns = 0;  // launched in forward
     std::map<Key, Call> calls;
+    std::map<uint32_t, Repeats> repeats;
     void Add(const Sums& later);
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, steps, forward_compute_ns, calls);
+      archive.Members(this, steps, forward_compute_ns, calls, repeats);
     }
   };
 

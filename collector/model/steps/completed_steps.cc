@@ -4,8 +4,23 @@
 
 namespace gpuprobe::model {
 
+void CompletedSteps::KnowWarmup(uint64_t steps) {
+  warmup_known_ = true;
+  warmup_count_ = steps;
+}
+
+void CompletedSteps::MarkWarmup(StepRecord& step) {
+  step.warmup = true;
+  step.pause_ns += step.input_ns;
+  step.input_ns = 0;
+  uint64_t& input_ns = step.phase_ns[static_cast<size_t>(StepPhase::kInput)];
+  step.phase_ns[static_cast<size_t>(StepPhase::kOther)] += input_ns;
+  input_ns = 0;
+}
+
 void CompletedSteps::Add(const StepRecord& record, const Content& content) {
-  if (!record.incomplete) {
+  const bool warmup = IsWarmup();
+  if (!record.incomplete && !warmup) {
     const std::optional<uint64_t> early = warmup_known_ ? std::nullopt : std::optional(counted_);
     communication_.AddStep(content.operations, content.own, content.phases, record, early);
     work_.AddStep(content.operations.first(content.own), record.total_ns(), counted_, early.has_value());
@@ -14,26 +29,31 @@ void CompletedSteps::Add(const StepRecord& record, const Content& content) {
   ++counted_;
   series_.At(record.index).Add(record);
   if (steps_.size() > kKept) steps_.pop_front();
+  if (warmup) return MarkWarmup(steps_.back());
   if (warmup_known_) {
-    Count(counted_ - 1, steps_.back(), content.annotated);
+    if (!steady_runs_.from_ns().has_value()) steady_runs_.SteadyFrom(record.start_ns);
+    Count(counted_ - 1, steps_.back(), content.annotated, content.host);
     return;
   }
   steady_runs_.Add(record.start_ns, record.end_ns, record.total_ns());
   early_.push_back({.nvtx_phases = content.annotated,
                     .input_ns = record.input_ns,
-                    .host_bound_ns = record.host_bound_ns,
+                    .pause_ns = record.pause_ns,
                     .input_phase_ns = record.phase_ns[static_cast<size_t>(StepPhase::kInput)],
-                    .other_phase_ns = record.phase_ns[static_cast<size_t>(StepPhase::kOther)]});
+                    .other_phase_ns = record.phase_ns[static_cast<size_t>(StepPhase::kOther)],
+                    .host = content.host});
   if (early_.size() >= kFirstWarmupLook) LookForWarmup();
   if (early_.size() >= kWarmupLook) EndWarmupSearch();
 }
 
-void CompletedSteps::Count(uint64_t ordinal, const StepRecord& record, bool nvtx_phases) {
+void CompletedSteps::Count(uint64_t ordinal, const StepRecord& record, bool nvtx_phases,
+                           std::span<const HostShare> host) {
   if (record.incomplete) {
     ++statistics_.incomplete;
   } else {
     statistics_.Add(record, nvtx_phases);
     blocks_.Add(ordinal, record);
+    host_places_.Add(record.index, host);
   }
 }
 
@@ -45,21 +65,21 @@ void CompletedSteps::LookForWarmup() {
     early_counted_ = length;
     statistics_ = StepStatistics();
     blocks_ = StepBlocks();
+    host_places_ = HostPlaces();
     for (size_t i = 0; i < steps_.size(); ++i) {
       StepRecord& step = steps_[i];
       const EarlyStep& early = early_[i];
-      step.warmup = i < length;
-      // A host that is silent then compiles; it does not wait for input.
-      step.input_ns = step.warmup ? 0 : early.input_ns;
-      step.host_bound_ns = early.host_bound_ns + early.input_ns - step.input_ns;
-      uint64_t& input_ns = step.phase_ns[static_cast<size_t>(StepPhase::kInput)];
-      input_ns = step.warmup ? 0 : early.input_phase_ns;
-      step.phase_ns[static_cast<size_t>(StepPhase::kOther)] =
-          early.other_phase_ns + early.input_phase_ns - input_ns;
+      step.warmup = false;
+      step.input_ns = early.input_ns;
+      step.pause_ns = early.pause_ns;
+      step.phase_ns[static_cast<size_t>(StepPhase::kInput)] = early.input_phase_ns;
+      step.phase_ns[static_cast<size_t>(StepPhase::kOther)] = early.other_phase_ns;
+      if (i < length) MarkWarmup(step);
     }
   }
   for (; early_counted_ < steps_.size(); ++early_counted_)
-    Count(early_counted_, steps_[early_counted_], early_[early_counted_].nvtx_phases);
+    Count(early_counted_, steps_[early_counted_], early_[early_counted_].nvtx_phases,
+          early_[early_counted_].host);
 }
 
 void CompletedSteps::EndWarmupSearch() {
@@ -75,6 +95,7 @@ void CompletedSteps::Finish() {
     LookForWarmup();
     EndWarmupSearch();
   }
+  if (!steady_runs_.from_ns().has_value()) steady_runs_.KeepFrom(0);
   if (statistics_.total_ns.count() >= kLeastWhole) return;
   statistics_.estimated = statistics_.incomplete > 0;
   for (size_t i = 0; i < steps_.size(); ++i) {

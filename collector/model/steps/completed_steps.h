@@ -14,6 +14,7 @@
 
 #include "collector/model/state/members.h"
 #include "collector/model/steps/communication_timing.h"
+#include "collector/model/steps/host_places.h"
 #include "collector/model/steps/steady_runs.h"
 #include "collector/model/steps/step_blocks.h"
 #include "collector/model/steps/step_operation.h"
@@ -35,9 +36,12 @@ class CompletedSteps {
     std::span<const StepOperation> operations;
     size_t own = 0;  // the first ones
     const std::vector<StepPhase>& phases;
+    const std::vector<HostShare>& host;
     bool annotated = false;  // phases come from annotations
   };
   void Add(const StepRecord& record, const Content& content);
+  // How many of the first steps are warm-up, as another replay of the job found. Before any step.
+  void KnowWarmup(uint64_t steps);
   // No more will come.
   void Finish();
 
@@ -58,10 +62,15 @@ class CompletedSteps {
   const StepWork& work() const { return work_; }
   // When the steps after the warm-up began.
   const SteadyRuns& steady_runs() const { return steady_runs_; }
+  // What the host did while the device was idle for it, over the steps of `statistics`.
+  const HostPlaces& host_places() const { return host_places_; }
 
  private:
+  bool IsWarmup() const { return warmup_known_ && counted_ < warmup_count_; }  // the next step
+  // A host that is silent in the warm-up compiles; it does not wait for input.
+  static void MarkWarmup(StepRecord& step);
   // Adds it to the statistics. `ordinal`: of the step, counting the warm-up.
-  void Count(uint64_t ordinal, const StepRecord& record, bool nvtx_phases);
+  void Count(uint64_t ordinal, const StepRecord& record, bool nvtx_phases, std::span<const HostShare> host);
   // Looks among the steps so far, and recounts them where the answer changed.
   void LookForWarmup();
   void EndWarmupSearch();
@@ -72,13 +81,14 @@ class CompletedSteps {
   struct EarlyStep {
     bool nvtx_phases = false;
     uint64_t input_ns = 0;
-    uint64_t host_bound_ns = 0;
+    uint64_t pause_ns = 0;
     uint64_t input_phase_ns = 0;
     uint64_t other_phase_ns = 0;
+    std::vector<HostShare> host;
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, nvtx_phases, input_ns, host_bound_ns, input_phase_ns, other_phase_ns);
+      archive.Members(this, nvtx_phases, input_ns, pause_ns, input_phase_ns, other_phase_ns, host);
     }
   };
   bool warmup_known_ = false;
@@ -91,12 +101,13 @@ class CompletedSteps {
   CommunicationTiming communication_;
   StepWork work_;
   SteadyRuns steady_runs_;
+  HostPlaces host_places_;
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, steps_, counted_, warmup_known_, warmup_count_, early_, early_counted_, statistics_,
-                    blocks_, series_, communication_, work_, steady_runs_);
+                    blocks_, series_, communication_, work_, steady_runs_, host_places_);
     archive.Require(warmup_known_ || (steps_.size() == early_.size() && early_.size() < kWarmupLook &&
                                       warmup_count_ <= early_counted_ && early_counted_ <= early_.size()));
   }

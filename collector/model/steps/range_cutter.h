@@ -8,10 +8,10 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
 #include "collector/model/steps/open_operations.h"
 #include "collector/model/steps/step_record.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 

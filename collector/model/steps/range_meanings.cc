@@ -16,13 +16,15 @@ RangeMeanings::Meaning RangeMeanings::Of(uint32_t name_id, std::string_view name
                                            ? marker.Matches(name)
                                            : marker.kind() == StepMarker::Kind::kNone && LooksLikeStep(kind));
     const std::optional<StepPhase> phase = IsOperatorRange(name) ? std::nullopt : PhaseOfRange(kind);
-    meaning = step                ? kStep
-              : phase.has_value() ? static_cast<uint8_t>(1 + static_cast<int>(*phase))
-                                  : kNothing;
+    meaning = step                   ? kStep
+              : phase.has_value()    ? static_cast<uint8_t>(1 + static_cast<int>(*phase))
+              : LooksLikeInput(kind) ? kInput
+                                     : kNothing;
   }
-  if (meaning == kStep) return {.step = true, .phase = std::nullopt};
+  if (meaning == kStep) return {.step = true, .phase = std::nullopt, .input = false};
+  if (meaning == kInput) return {.step = false, .phase = std::nullopt, .input = true};
   if (meaning == kNothing) return {};
-  return {.step = false, .phase = static_cast<StepPhase>(meaning - 1)};
+  return {.step = false, .phase = static_cast<StepPhase>(meaning - 1), .input = false};
 }
 
 }  // namespace gpuprobe::model

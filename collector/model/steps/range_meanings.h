@@ -17,12 +17,14 @@ class RangeMeanings {
   struct Meaning {
     bool step = false;
     std::optional<StepPhase> phase;
+    bool input = false;  // loading of the next batch
   };
   // `name_id` stands for `name`. `steps_known`: by other means, so that no range is one.
   Meaning Of(uint32_t name_id, std::string_view name, const StepMarker& marker, bool steps_known);
 
  private:
   static constexpr uint8_t kUnknown = 0;  // phases follow
+  static constexpr uint8_t kInput = 253;
   static constexpr uint8_t kStep = 254;
   static constexpr uint8_t kNothing = 255;
 
@@ -33,7 +35,7 @@ class RangeMeanings {
   void Visit(Archive& archive) {
     archive.Members(this, by_name_);
     for (const uint8_t meaning : by_name_)
-      archive.Require(meaning <= kStepPhases || meaning == kStep || meaning == kNothing);
+      archive.Require(meaning <= kStepPhases || meaning == kInput || meaning == kStep || meaning == kNothing);
   }
 };
 

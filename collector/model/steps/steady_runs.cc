@@ -25,6 +25,12 @@ void SteadyRuns::KeepFrom(uint64_t start_ns) {
   from_ns_ = next == starts_ns_.end() ? until_ns_ : *next;
 }
 
+void SteadyRuns::SteadyFrom(uint64_t start_ns) {
+  if (starts_ns_.size() < kMaxRuns) starts_ns_.push_back(start_ns);
+  until_ns_ = start_ns;
+  KeepFrom(start_ns);
+}
+
 size_t SteadyRuns::RunAt(uint64_t time_ns) const {
   return static_cast<size_t>(std::lower_bound(starts_ns_.begin(), starts_ns_.end(), time_ns) -
                              starts_ns_.begin());

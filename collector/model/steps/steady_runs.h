@@ -27,6 +27,8 @@ class SteadyRuns {
   // steady from the start of the first run that begins then or later; the steady part of a run with warm-up
   // is left out.
   void KeepFrom(uint64_t start_ns);
+  // The same where that was known before: a run begins there, however long the steps before were.
+  void SteadyFrom(uint64_t start_ns);
 
   // nullopt: not known yet; else everything that ends later is steady.
   std::optional<uint64_t> from_ns() const { return known_ ? std::optional(from_ns_) : std::nullopt; }

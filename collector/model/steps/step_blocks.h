@@ -1,7 +1,7 @@
 // Where the time of a process's steps went, over the whole run, as sums over blocks of consecutive steps
 // (block_sums.h). `gpuprobe diff` compares two runs by them: up to kMost steps each step is a block.
 //
-// Contains only complete steps after the warm-up. Memory: 11 x kMost sums. Not thread-safe: one owner.
+// Contains only complete steps after the warm-up. Memory: 13 x kMost sums. Not thread-safe: one owner.
 #pragma once
 
 #include <array>
@@ -25,9 +25,11 @@ enum class StepPart : uint8_t {
   kHostBound,
   kInput,
   kSync,
+  kMemory,
+  kPause,
   kLaunchGap
 };
-inline constexpr size_t kStepParts = 10;
+inline constexpr size_t kStepParts = 12;
 
 class StepBlocks {
  public:
@@ -37,9 +39,9 @@ class StepBlocks {
   // `ordinal`: of the step, counting the warm-up.
   void Add(uint64_t ordinal, const StepRecord& step) {
     const std::array<uint64_t, kStepParts> parts = {
-        step.total_ns(), step.compute_ns,   step.exposed_comm_ns, step.overlapped_comm_ns(),
-        step.copy_ns,    step.idle_ns,      step.host_bound_ns,   step.input_ns,
-        step.sync_ns,    step.launch_gap_ns};
+        step.total_ns(), step.compute_ns, step.exposed_comm_ns, step.overlapped_comm_ns(),
+        step.copy_ns,    step.idle_ns,    step.host_bound_ns,   step.input_ns,
+        step.sync_ns,    step.memory_ns,  step.pause_ns,        step.launch_gap_ns};
     steps_.Add(ordinal, 1);
     for (size_t i = 0; i < kStepParts; ++i) parts_[i].Add(ordinal, parts[i]);
   }

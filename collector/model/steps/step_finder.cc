@@ -4,268 +4,51 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
+#include "collector/model/steps/step_cuts.h"
 
 namespace gpuprobe::model {
 namespace {
 
-// Equal segments must hold this share of the history's operations between the first and the last anchor.
-constexpr double kLeastCoverage = 0.6;
-// Segments count as about equally long within this share of the median.
-constexpr double kLengthTolerance = 0.25;
-// Operations between equal segments may be an evaluation; when more than this share of them occurs in no
-// segment, they are part of a larger step.
-constexpr double kMostNovelty = 0.5;
 // Fewest complete segments between anchors: for named ones, for all others, and for any when no more will
 // come.
 constexpr size_t kLeastNamed = 3;
 constexpr size_t kLeastUnnamed = 6;
 constexpr size_t kLeastAtEnd = 2;
-// The history before the first step and after the last one may hold at most this share of its operations:
-// else what repeats is a part of a step, such as layers, and the rest of it has not been seen often enough.
-constexpr double kMostOutsideNamed = 0.5;
-constexpr double kMostOutside = 0.2;
-// Without an input copy in every segment, what repeats may be layers of a step that is not over: so many
-// operations and segments say that it is not.
-constexpr size_t kLeastOperationsWithoutInput = 8192;
-constexpr size_t kLeastSegmentsWithoutInput = 32;
 // Distinct kernels that are tried as anchors.
 constexpr size_t kMaxCandidates = 64;
 
-enum class Level : uint8_t { kFine, kCoarse, kLength };
-
-// One way to cut the history.
-struct Cut {
-  std::vector<size_t> ends;  // after each cluster of anchors
-  uint32_t gap = 0;
-  size_t operations = 0;  // of the usual segment
-  uint64_t sum = 0;
-  Level level = Level::kLength;
-  double coverage = 0;
-  size_t usual = 0;      // segments that end with the usual one
-  size_t follow = 0;     // of these, those that are it, and directly after another one
-  double novelty = 0;    // share of operations between equal segments that occur in none
-  size_t usual_end = 0;  // end of a usual segment: of the first, where they are equal
+struct Anchors {
+  std::vector<size_t> places;
+  std::vector<size_t> gaps;  // operations between each and the next that part them
 };
 
-class History {
- public:
-  explicit History(std::span<const StepOperation> operations)
-      : operations_(operations), fine_(operations.size() + 1), coarse_(operations.size() + 1) {
-    for (size_t i = 0; i < operations.size(); ++i) {
-      fine_[i + 1] = fine_[i] + TokenWeight(operations[i].token);
-      coarse_[i + 1] = coarse_[i] + TokenWeight(operations[i].coarse);
-      lossy_ = lossy_ || operations[i].work == WorkClass::kUnseen;
-    }
-  }
-  std::span<const StepOperation> operations() const { return operations_; }
-  // Some launches have no record.
-  bool lossy() const { return lossy_; }
-  uint64_t Fine(size_t begin, size_t end) const { return fine_[end] - fine_[begin]; }
-  uint64_t Coarse(size_t begin, size_t end) const { return coarse_[end] - coarse_[begin]; }
-  uint64_t Sum(Level level, size_t begin, size_t end) const {
-    return level == Level::kFine ? Fine(begin, end) : Coarse(begin, end);
-  }
-
- private:
-  std::span<const StepOperation> operations_;
-  std::vector<uint64_t> fine_;  // sums over all operations before
-  std::vector<uint64_t> coarse_;
-  bool lossy_ = false;
-};
-
-// Coverage of the segments between `ends`, at one level of equality.
-Cut MeasureEqual(const History& history, std::vector<size_t> ends, Level level) {
-  Cut cut{.ends = std::move(ends), .level = level};
-  std::map<std::pair<size_t, uint64_t>, std::pair<size_t, size_t>> kinds;  // -> operations, end of one
-  for (size_t i = 1; i < cut.ends.size(); ++i) {
-    const size_t length = cut.ends[i] - cut.ends[i - 1];
-    auto& [operations, end] = kinds[{length, history.Sum(level, cut.ends[i - 1], cut.ends[i])}];
-    if (operations == 0) end = cut.ends[i];
-    operations += length;
-  }
-  size_t most = 0;
-  for (const auto& [kind, seen] : kinds) {
-    if (seen.first <= most) continue;
-    most = seen.first;
-    std::tie(cut.operations, cut.sum) = kind;
-    cut.usual_end = seen.second;
-  }
-  absl::flat_hash_set<uint32_t> usual;
-  for (size_t i = cut.usual_end - cut.operations; i < cut.usual_end; ++i)
-    usual.insert(history.operations()[i].coarse);
-  size_t covered = 0;
-  size_t other = 0;
-  size_t between = 0;
-  size_t novel = 0;
-  bool after_usual = false;
-  for (size_t i = 1; i < cut.ends.size(); ++i) {
-    const size_t begin = cut.ends[i - 1];
-    const size_t end = cut.ends[i];
-    const bool was_usual = std::exchange(after_usual, false);
-    // An evaluation, or what initialises, comes before the step.
-    if (end - begin >= cut.operations && history.Sum(level, end - cut.operations, end) == cut.sum) {
-      ++cut.usual;
-      after_usual = true;
-      cut.follow += was_usual && end - begin == cut.operations ? 1 : 0;
-      covered += cut.operations;
-      between += end - begin - cut.operations;
-      for (size_t at = begin; at < end - cut.operations; ++at) {
-        novel += usual.contains(history.operations()[at].coarse) ? 0 : 1;
-      }
+Anchors AnchorsOf(const History& history, const StepDefinition& definition) {
+  Anchors anchors;
+  size_t gap = 0;
+  for (size_t i = 0; i < history.operations().size(); ++i) {
+    const StepOperation& operation = history.operations()[i];
+    if (definition.IsAnchor(operation)) {
+      if (!anchors.places.empty()) anchors.gaps.push_back(gap);
+      anchors.places.push_back(i);
+      gap = 0;
     } else {
-      // The extra operations may be in its middle.
-      other += end - begin;
-      between += end - begin > cut.operations ? end - begin - cut.operations : 0;
-      for (size_t at = begin; at < end; ++at)
-        novel += usual.contains(history.operations()[at].coarse) ? 0 : 1;
+      gap += definition.Parts(operation) ? 1 : 0;
     }
   }
-  if (covered + other > 0) cut.coverage = static_cast<double>(covered) / static_cast<double>(covered + other);
-  if (between > 0) cut.novelty = static_cast<double>(novel) / static_cast<double>(between);
-  return cut;
-}
-
-// The length of which most others are multiples: where records were lost, segments hold several steps.
-size_t CommonLength(std::vector<size_t> lengths) {
-  constexpr double kTolerance = 0.1;
-  constexpr double kMost = 0.8;
-  std::sort(lengths.begin(), lengths.end());
-  const auto all = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), size_t{0}));
-  for (const size_t candidate : lengths) {
-    const auto length = static_cast<double>(candidate);
-    double multiples = 0;
-    for (const size_t other : lengths) {
-      const auto count = static_cast<double>(other) / length;
-      if (count > 0.5 && std::abs(count - std::round(count)) <= kTolerance)
-        multiples += static_cast<double>(other);
-    }
-    if (multiples >= kMost * all) return candidate;
-  }
-  return lengths[lengths.size() / 2];
-}
-
-// Whether steps of `period` operations, all of which lost their anchors, may be within segments that seem to
-// be one each: nothing was seen where the anchors would be, and what was seen comes again after a period.
-bool HidesSteps(const History& history, const std::vector<size_t>& ends, size_t period) {
-  constexpr size_t kDrift = 3;             // operations by which steps differ
-  constexpr size_t kLeastBoundaries = 3;   // that were lost, or it is chance
-  constexpr double kLeastCompared = 0.05;  // of all operations
-  constexpr double kLeastEqual = 0.9;
-  const auto operations = history.operations();
-  const auto seen = [&](size_t at) { return operations[at].work != WorkClass::kUnseen; };
-  size_t boundaries = 0;
-  size_t compared = 0;
-  size_t equal = 0;
-  for (size_t s = 1; s < ends.size(); ++s) {
-    const size_t steps = (ends[s] - ends[s - 1] + period / 2) / period;
-    if (steps == 0) return false;
-    for (size_t step = 1; step < steps; ++step, ++boundaries) {
-      const size_t at = ends[s] - step * period;
-      bool lost = false;
-      for (size_t i = at - std::min(at, kDrift); i < std::min(at + kDrift, operations.size()); ++i)
-        lost = lost || !seen(i);
-      if (!lost) return false;
-    }
-  }
-  for (size_t i = ends.front(); i + period + kDrift < ends.back(); ++i) {
-    const size_t again = i + period;
-    if (!seen(i) || !seen(again)) continue;
-    ++compared;
-    for (size_t j = again - std::min(again, kDrift); j <= again + kDrift; ++j) {
-      if (!seen(j) || operations[j].coarse != operations[i].coarse) continue;
-      ++equal;
-      break;
-    }
-  }
-  const size_t all = ends.back() - ends.front();
-  return boundaries >= kLeastBoundaries &&
-         static_cast<double>(compared) >= kLeastCompared * static_cast<double>(all) &&
-         static_cast<double>(equal) >= kLeastEqual * static_cast<double>(compared);
-}
-
-// The length of a step where records were lost.
-size_t LengthOfLossy(const History& history, const std::vector<size_t>& ends,
-                     const std::vector<size_t>& lengths) {
-  constexpr size_t kMostSteps = 8;
-  constexpr size_t kLeastOperations = 16;
-  const size_t length = CommonLength(lengths);
-  for (size_t steps = kMostSteps; steps > 1; --steps) {
-    if (length / steps >= kLeastOperations && HidesSteps(history, ends, length / steps))
-      return length / steps;
-  }
-  return length;
-}
-
-Cut MeasureLength(const History& history, std::vector<size_t> ends) {
-  Cut cut{.ends = std::move(ends), .level = Level::kLength};
-  std::vector<size_t> lengths;
-  for (size_t i = 1; i < cut.ends.size(); ++i) lengths.push_back(cut.ends[i] - cut.ends[i - 1]);
-  const auto middle = lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  cut.operations = history.lossy() ? LengthOfLossy(history, cut.ends, lengths) : *middle;
-  size_t near = 0;
-  size_t all = 0;
-  for (size_t i = 1; i < cut.ends.size(); ++i) {
-    const size_t length = cut.ends[i] - cut.ends[i - 1];
-    const auto usual = static_cast<double>(cut.operations);
-    all += length;
-    const double steps = history.lossy() ? std::max(std::round(static_cast<double>(length) / usual), 1.0) : 1;
-    if (std::abs(static_cast<double>(length) - steps * usual) > kLengthTolerance * usual) continue;
-    ++cut.usual;
-    near += length;
-    cut.usual_end = cut.ends[i];
-  }
-  if (cut.usual_end == 0) return cut;
-  cut.coverage = static_cast<double>(near) / static_cast<double>(all);
-  return cut;
-}
-
-// `named`: a name shows that the anchors belong to steps, so equal counts are enough.
-Cut Measure(const History& history, const std::vector<size_t>& ends, bool named) {
-  Cut cut = MeasureEqual(history, ends, Level::kFine);
-  if (cut.coverage >= kLeastCoverage) return cut;
-  cut = MeasureEqual(history, ends, Level::kCoarse);
-  if (cut.coverage >= kLeastCoverage || !named) return cut;
-  return MeasureLength(history, ends);
-}
-
-// Whether segments of this kind can be steps, and not parts of steps.
-bool MayBeSteps(const History& history, const Cut& cut, bool named) {
-  const size_t all = history.operations().size();
-  const auto beyond = [&cut](size_t length) { return length > cut.operations ? length - cut.operations : 0; };
-  const size_t outside = beyond(cut.ends.front()) + beyond(all - cut.ends.back());
-  if (static_cast<double>(outside) > (named ? kMostOutsideNamed : kMostOutside) * static_cast<double>(all)) {
-    return false;
-  }
-  if (named) return true;
-  if (cut.novelty > kMostNovelty) return false;
-  // An evaluation comes after some steps. What comes after each belongs to it, like the layers before the
-  // rest.
-  if (cut.follow * 2 + 1 < cut.usual) return false;
-  const auto usual = history.operations().subspan(cut.usual_end - cut.operations, cut.operations);
-  // Copies alone are a model that is moved to the device, layer by layer; with memsets, a communicator that
-  // is set up, channel by channel.
-  const bool computes = std::any_of(usual.begin(), usual.end(), [](const StepOperation& o) {
-    return (o.work == WorkClass::kCompute && (o.roles & kRoleMemset) == 0) || o.work == WorkClass::kUnseen;
-  });
-  if (!computes) return false;
-  return std::any_of(usual.begin(), usual.end(),
-                     [](const StepOperation& o) { return o.work == WorkClass::kCopyToDevice; }) ||
-         (all >= kLeastOperationsWithoutInput && cut.ends.size() > kLeastSegmentsWithoutInput);
+  return anchors;
 }
 
 // The best way to gather anchors into clusters: gaps within a step are much smaller than those between steps.
-std::optional<Cut> BestClusters(const History& history, const std::vector<size_t>& anchors, size_t least,
+std::optional<Cut> BestClusters(const History& history, const StepDefinition& anchor, size_t least,
                                 bool named) {
+  const Anchors found = AnchorsOf(history, anchor);
+  const std::vector<size_t>& anchors = found.places;
+  const std::vector<size_t>& gaps = found.gaps;
   if (anchors.size() < least + 1) return std::nullopt;
-  std::vector<size_t> gaps;
-  for (size_t i = 1; i < anchors.size(); ++i) gaps.push_back(anchors[i] - anchors[i - 1] - 1);
   std::vector<size_t> sorted = gaps;
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
@@ -307,14 +90,6 @@ std::optional<Cut> BestClusters(const History& history, const std::vector<size_t
   return best;
 }
 
-std::vector<size_t> AnchorsOf(const History& history, const StepDefinition& definition) {
-  std::vector<size_t> anchors;
-  for (size_t i = 0; i < history.operations().size(); ++i) {
-    if (definition.IsAnchor(history.operations()[i])) anchors.push_back(i);
-  }
-  return anchors;
-}
-
 struct Found {
   StepDefinition definition;
   Cut cut;
@@ -327,7 +102,7 @@ std::optional<Found> BestUnnamed(const History& history, const std::vector<StepD
   constexpr double kSamePeriod = 1.02;
   std::optional<Found> best;
   for (const StepDefinition& candidate : candidates) {
-    std::optional<Cut> cut = BestClusters(history, AnchorsOf(history, candidate), least, false);
+    std::optional<Cut> cut = BestClusters(history, candidate, least, false);
     if (!cut.has_value()) continue;
     if (best.has_value()) {
       const auto ours = static_cast<double>(cut->operations);
@@ -379,12 +154,33 @@ std::optional<Found> ByKernels(const History& history, size_t least) {
   return found;
 }
 
-std::optional<Found> ByRole(const History& history, uint8_t role, size_t least) {
+std::optional<Found> ByRole(const History& history, uint16_t role, size_t least) {
   StepDefinition definition;
   definition.roles = role;
-  std::optional<Cut> cut = BestClusters(history, AnchorsOf(history, definition), least, true);
+  std::optional<Cut> cut = BestClusters(history, definition, least, true);
   if (!cut.has_value()) return std::nullopt;
   return Found{definition, *std::move(cut)};
+}
+
+constexpr uint16_t kRolesOfBackward = kRoleBackwardName | kRoleAutogradThread | kRoleSeed;
+// A step begins with a forward pass. If the program fetches its next batch between forward and backward, more
+// kernels run between the optimizer and that batch's copy than cleaning up takes, and backward follows it.
+constexpr size_t kComputeOfForward = 4;  // at least
+constexpr size_t kBeforeBackward = 3;    // operations, such as the scaling of the loss
+bool IsFetchedBeforeBackward(std::span<const StepOperation> from_anchors, size_t copy) {
+  const auto computes = [](const StepOperation& operation) {
+    return operation.work == WorkClass::kCompute && (operation.roles & (kRoleMemset | kRoleOptimizer)) == 0;
+  };
+  if (std::count_if(from_anchors.begin(), from_anchors.begin() + static_cast<ptrdiff_t>(copy), computes) <
+      static_cast<ptrdiff_t>(kComputeOfForward))
+    return false;
+  size_t before = 0;
+  for (const StepOperation& operation : from_anchors.subspan(copy)) {
+    if (operation.work != WorkClass::kCompute) continue;
+    if ((operation.roles & kRolesOfBackward) != 0) return true;
+    if (++before > kBeforeBackward) return false;
+  }
+  return false;
 }
 
 // Where, after a cluster of anchors, the next step begins: before the copy that brings its input, else where
@@ -398,12 +194,15 @@ void LearnTail(const History& history, bool named, Found& found) {
   std::vector<size_t> seen(look, 0);
   std::map<size_t, size_t> inputs;  // place of the first copy to the device -> segments
   std::map<size_t, size_t> back;    // copies back right after the anchors -> segments
+  size_t called = 0;                // segments with a collective before that copy
+  size_t late = 0;                  // segments in which that copy is no beginning
   size_t segments = 0;
   for (size_t s = 0; s + 1 < ends.size(); ++s) {
     if (ends[s + 1] - ends[s] != found.cut.operations && found.cut.level != Level::kLength) continue;
     ++segments;
     size_t copies_back = 0;
     bool input_seen = false;
+    bool call_seen = false;
     for (size_t i = 0; i < look && ends[s] + i < operations.size(); ++i) {
       const StepOperation& at = operations[ends[s] + i];
       const StepOperation& before = operations[ends[s] + i - 1];
@@ -411,9 +210,12 @@ void LearnTail(const History& history, bool named, Found& found) {
         pause_ns[i] += at.launch_ns - before.launch_ns;
       ++seen[i];
       if (copies_back == i && at.work == WorkClass::kCopyFromDevice) ++copies_back;
+      call_seen = call_seen || at.work == WorkClass::kCommunication;
       if (!input_seen && at.work == WorkClass::kCopyToDevice) {
         input_seen = true;
         ++inputs[i];
+        called += call_seen ? 1 : 0;
+        late += IsFetchedBeforeBackward(operations.subspan(ends[s]), i) ? 1 : 0;
       }
     }
     ++back[copies_back];
@@ -434,7 +236,12 @@ void LearnTail(const History& history, bool named, Found& found) {
   size_t tail = 0;
   if (named) {
     tail = mode(back).first;
-    if (has_input && input >= tail && mean_pause(input) >= mean_pause(tail)) tail = input;
+    // A collective that comes before the input is the end of the update, as where each rank updates a part of
+    // the parameters and they are gathered.
+    const bool gathers = called * 5 >= segments * 4;
+    if (has_input && late * 2 < segments && input >= tail &&
+        (gathers || mean_pause(input) >= mean_pause(tail)))
+      tail = input;
   } else if (has_input) {
     tail = input;
   } else {
@@ -454,6 +261,10 @@ void LearnTail(const History& history, bool named, Found& found) {
     most = count;
     found.definition.head = token;
   }
+  const auto usual = operations.subspan(found.cut.usual_end - found.cut.operations, found.cut.operations);
+  found.definition.heads = static_cast<uint32_t>(std::count_if(
+      usual.begin(), usual.end(),
+      [&found](const StepOperation& operation) { return operation.coarse == found.definition.head; }));
 }
 
 StepDefinition Define(const History& history, StepSource source, bool named, Found found) {
@@ -467,8 +278,7 @@ StepDefinition Define(const History& history, StepSource source, bool named, Fou
   if (found.cut.level != Level::kLength && end <= history.operations().size() &&
       end >= found.cut.operations) {
     const size_t begin = end - found.cut.operations;
-    if (found.cut.level == Level::kFine) definition.fine_sum = history.Fine(begin, end);
-    definition.coarse_sum = history.Coarse(begin, end);
+    definition.coarse_sum = history.Sum(Level::kCoarse, begin, end);
   }
   return definition;
 }
@@ -496,26 +306,54 @@ bool SameCollectives(const History& history, const Cut& cut) {
   });
 }
 
+// The optimizer's end is where a step ends; the source is the first sequence that has the same period.
+StepDefinition DefineNamed(const History& history, Found found) {
+  StepSource source = found.cut.level == Level::kFine ? StepSource::kKernels : StepSource::kOptimizer;
+  if (SameCollectives(history, found.cut)) source = StepSource::kCollectives;
+  return Define(history, source, true, std::move(found));
+}
+
+std::optional<StepDefinition> DefineByOptimizer(const History& history, bool at_end) {
+  std::optional<Found> found = ByRole(history, kRoleOptimizer, at_end ? 1 : kLeastNamed);
+  if (!found.has_value()) return std::nullopt;
+  return DefineNamed(history, *std::move(found));
+}
+
+// Clipped gradients are not updated yet: microbatches may be clipped, and not reduced. The reductions know
+// better, which it takes longer to find.
+std::optional<StepDefinition> DefineByClipping(const History& history,
+                                               const std::optional<Found>& collectives, bool at_end) {
+  const auto operations = history.operations();
+  const bool reduces = std::any_of(operations.begin(), operations.end(), [](const StepOperation& o) {
+    return o.work == WorkClass::kCommunication;
+  });
+  if (reduces && !collectives.has_value() && !at_end) return std::nullopt;
+  std::optional<Found> found = ByRole(history, kRoleForeach, at_end ? 1 : kLeastNamed);
+  if (!found.has_value()) return std::nullopt;
+  const bool shorter = collectives.has_value() && !SamePeriod(found->cut, collectives->cut) &&
+                       found->cut.operations < collectives->cut.operations;
+  if (shorter) return std::nullopt;
+  return DefineNamed(history, *std::move(found));
+}
+
 }  // namespace
+
+std::optional<StepDefinition> FindNamedSteps(std::span<const StepOperation> operations, bool at_end) {
+  return DefineByOptimizer(History(operations), at_end);
+}
 
 std::optional<StepDefinition> FindStepDefinition(std::span<const StepOperation> operations, bool at_end,
                                                  bool marked) {
   const History history(operations);
-  const size_t least_named = at_end ? 1 : kLeastNamed;
   const size_t least = at_end ? kLeastAtEnd : kLeastUnnamed;
   if (marked) {
-    std::optional<Found> found = ByRole(history, kRoleMarker, least_named);
+    std::optional<Found> found = ByRole(history, kRoleMarker, at_end ? 1 : kLeastNamed);
     if (!found.has_value()) return std::nullopt;
     return Define(history, StepSource::kMarker, true, *std::move(found));
   }
-  std::optional<Found> optimizer = ByRole(history, kRoleOptimizer, least_named);
-  if (optimizer.has_value()) {
-    // The optimizer's end is where a step ends; the source is the first sequence that has the same period.
-    StepSource source = optimizer->cut.level == Level::kFine ? StepSource::kKernels : StepSource::kOptimizer;
-    if (SameCollectives(history, optimizer->cut)) source = StepSource::kCollectives;
-    return Define(history, source, true, *std::move(optimizer));
-  }
+  if (auto optimizer = DefineByOptimizer(history, at_end); optimizer.has_value()) return optimizer;
   std::optional<Found> collectives = ByCollectives(history, least);
+  if (auto clipped = DefineByClipping(history, collectives, at_end); clipped.has_value()) return clipped;
   std::optional<Found> kernels = ByKernels(history, least);
   const bool larger = collectives.has_value() &&
                       (!kernels.has_value() || collectives->cut.operations >= kernels->cut.operations ||

@@ -27,20 +27,20 @@ namespace gpuprobe::model {
 struct StepDefinition {
   StepSource source = StepSource::kNone;
   // An operation is an anchor if it has one of these roles, or this token (fine or coarse).
-  uint8_t roles = 0;
+  uint16_t roles = 0;
   uint32_t token = 0;
   uint32_t coarse = 0;
   bool collectives = false;  // or is any collective
   bool before = false;       // a step begins with the cluster instead of ending after it
-  // A cluster of anchors is over after more than this many other operations.
+  // A cluster of anchors is over after more than this many other operations that part it.
   uint32_t gap = 0;
   // Operations after the cluster that still belong to the step, and the coarse token of the one that begins
   // the next one.
   uint32_t tail = 0;
   uint32_t head = 0;
-  // The usual step: its number of operations, and sums over them that only a step of the same ones has.
+  uint32_t heads = 0;  // such operations in the usual step
+  // The usual step: its number of operations, and the sum over them that only a step of the same ones has.
   uint32_t operations = 0;
-  uint64_t fine_sum = 0;
   uint64_t coarse_sum = 0;
 
   bool IsAnchor(const StepOperation& operation) const {
@@ -48,26 +48,24 @@ struct StepDefinition {
            (coarse != 0 && operation.coarse == coarse) ||
            (collectives && operation.work == WorkClass::kCommunication);
   }
+  // Whether it takes an anchor away from the one before. An optimizer fills its state with zeros in its first
+  // turn, in the middle of it.
+  bool Parts(const StepOperation& operation) const {
+    return (roles & kRoleOptimizer) == 0 || (operation.roles & kRoleMemset) == 0;
+  }
 
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, source, roles, token, coarse, collectives, before, gap, tail, head, operations,
-                    fine_sum, coarse_sum);
+    archive.Members(this, source, roles, token, coarse, collectives, before, gap, tail, head, heads,
+                    operations, coarse_sum);
   }
 };
-
-// An operation's contribution to the sums of a step: whatever their order, two steps of the same operations
-// have the same sums.
-inline uint64_t TokenWeight(uint32_t token) {
-  uint64_t x = token + 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 // nullopt if the history does not show it (yet). `at_end`: no more will come, so less evidence must do.
 // `marked`: the user's marker is on some operations; nothing else counts.
 std::optional<StepDefinition> FindStepDefinition(std::span<const StepOperation> history, bool at_end,
                                                  bool marked);
+// The same, if an optimizer's kernels show it.
+std::optional<StepDefinition> FindNamedSteps(std::span<const StepOperation> history, bool at_end);
 
 }  // namespace gpuprobe::model

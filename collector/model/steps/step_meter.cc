@@ -1,6 +1,7 @@
 #include "collector/model/steps/step_meter.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 
@@ -32,12 +33,32 @@ std::optional<uint64_t> FindClockStep(std::span<const StepOperation> operations,
 
 }  // namespace
 
-void StepMeter::AddBlocked(uint64_t start_ns, uint64_t end_ns) {
+void StepMeter::HostIntervals::Add(uint64_t start_ns, uint64_t end_ns, uint64_t join_ns, uint32_t name) {
+  if (join_ns > 0 && !all_.empty() && start_ns >= all_.back().end_ns &&
+      start_ns - all_.back().end_ns <= join_ns) {
+    all_.back().end_ns = std::max(all_.back().end_ns, end_ns);
+    ++all_.back().calls;
+    return;
+  }
   const auto later =
-      std::upper_bound(blocked_.begin(), blocked_.end(), start_ns,
-                       [](uint64_t start, const BlockedInterval& b) { return start < b.start_ns; });
-  blocked_.insert(later, {start_ns, end_ns});
-  if (blocked_.size() > kMaxBlocked) blocked_.erase(blocked_.begin(), blocked_.begin() + kMaxBlocked / 2);
+      std::upper_bound(all_.begin(), all_.end(), start_ns,
+                       [](uint64_t start, const HostInterval& i) { return start < i.start_ns; });
+  all_.insert(later, {.start_ns = start_ns, .end_ns = end_ns, .calls = 1, .name = name});
+  if (all_.size() > kMost) all_.erase(all_.begin(), all_.begin() + kMost / 2);
+}
+
+void StepMeter::HostIntervals::ForgetBefore(uint64_t time_ns) {
+  all_.erase(all_.begin(), std::find_if(all_.begin(), all_.end(),
+                                        [&](const HostInterval& i) { return i.end_ns >= time_ns; }));
+}
+
+void StepMeter::AddSample(const HostSample& sample) {
+  if (sample.since_ns > sample.time_ns) return;
+  const auto later =
+      std::upper_bound(samples_.begin(), samples_.end(), sample.time_ns,
+                       [](uint64_t time_ns, const HostSample& s) { return time_ns < s.time_ns; });
+  samples_.insert(later, sample);
+  if (samples_.size() > kMost) samples_.erase(samples_.begin(), samples_.begin() + kMost / 2);
 }
 
 void StepMeter::NoteClockStep(uint64_t by_ns, uint64_t from_ns, uint64_t to_ns) {
@@ -68,60 +89,91 @@ StepMeter::Measured StepMeter::Measure(const OpenOperations& open, const Pending
   Measured measured;
   measured.phases = PhasesOf(open.From(step.begin), static_cast<size_t>(step.end - step.begin), phase_ranges_,
                              measured.annotated);
-  measured.record = RecordOf(open, step, measured.phases);
+  MeasureParts(open, step, measured);
+  CountSilences(measured.host);
   NoteHostPhases(open, step, measured.phases);
   return measured;
 }
 
-StepRecord StepMeter::RecordOf(const OpenOperations& open, const PendingStep& step,
-                               const std::vector<StepPhase>& phases) const {
+void StepMeter::CountSilences(const std::vector<HostShare>& shares) {
+  for (const HostShare& share : shares) {
+    if (share.cause == IdleCause::kPause && share.place.IsNamed()) silences_.other += share.time.samples;
+    if (share.cause == IdleCause::kInput && share.place.task == HostTask::kLoads)
+      silences_.loading += share.time.samples;
+  }
+}
+
+void StepMeter::MeasureParts(const OpenOperations& open, const PendingStep& step, Measured& measured) const {
   const StepWindow window{.start_ns = step.start_ns,
                           .end_ns = step.end_ns,
                           .operations = open.From(step.begin),
                           .own = static_cast<size_t>(step.end - step.begin),
                           .previous_launch_ns = step.previous_launch_ns,
-                          .blocked = blocked_};
+                          .host = {.blocked = blocked_.all(),
+                                   .memory = memory_.all(),
+                                   .input = input_.all(),
+                                   .calls = calls_.all(),
+                                   .samples = samples_,
+                                   .loads_nothing = silences_.LoadNothing()}};
   const auto stepped = std::find_if(clock_steps_.begin(), clock_steps_.end(), [&](const ClockStep& c) {
     return c.to_ns > step.start_ns && c.from_ns < step.end_ns;
   });
-  if (stepped == clock_steps_.end()) return MeasureStep(window, phases);
   const std::optional<uint64_t> gap_ns =
-      FindClockStep(window.operations, step.start_ns, stepped->by_ns, stepped->from_ns, stepped->to_ns);
-  if (!gap_ns.has_value() || *gap_ns < step.start_ns || *gap_ns >= step.end_ns)
-    return MeasureStep(window, phases);
-  return RecordWithout(*stepped, *gap_ns, window, phases);
+      stepped == clock_steps_.end()
+          ? std::nullopt
+          : FindClockStep(window.operations, step.start_ns, stepped->by_ns, stepped->from_ns, stepped->to_ns);
+  if (!gap_ns.has_value() || *gap_ns < step.start_ns || *gap_ns >= step.end_ns) {
+    measured.record = MeasureStep(window, measured.phases, &measured.host);
+  } else {
+    MeasureWithout(*stepped, *gap_ns, window, measured);
+  }
 }
 
-StepRecord StepMeter::RecordWithout(const ClockStep& clock_step, uint64_t gap_ns, const StepWindow& window,
-                                    const std::vector<StepPhase>& phases) const {
+void StepMeter::MeasureWithout(const ClockStep& clock_step, uint64_t gap_ns, const StepWindow& window,
+                               Measured& measured) {
   std::vector<StepOperation> moved(window.operations.begin(), window.operations.end());
-  std::vector<BlockedInterval> blocked = blocked_;
+  std::array<std::vector<HostInterval>, 4> host;
+  for (size_t i = 0; const std::span<const HostInterval> intervals :
+                     {window.host.blocked, window.host.memory, window.host.input, window.host.calls})
+    host[i++].assign(intervals.begin(), intervals.end());
+  std::vector<HostSample> samples(window.host.samples.begin(), window.host.samples.end());
   const auto move = [&](uint64_t& time_ns) { time_ns -= time_ns > gap_ns ? clock_step.by_ns : 0; };
   for (StepOperation& o : moved) {
     move(o.start_ns);
     move(o.end_ns);
     move(o.launch_ns);
   }
-  for (BlockedInterval& b : blocked) {
-    move(b.start_ns);
-    move(b.end_ns);
+  for (std::vector<HostInterval>& intervals : host) {
+    for (HostInterval& i : intervals) {
+      move(i.start_ns);
+      move(i.end_ns);
+    }
+  }
+  for (HostSample& sample : samples) {
+    move(sample.time_ns);
+    move(sample.since_ns);
   }
   StepWindow without = window;
   without.operations = moved;
-  without.blocked = blocked;
+  without.host = {.blocked = host[0],
+                  .memory = host[1],
+                  .input = host[2],
+                  .calls = host[3],
+                  .samples = samples,
+                  .loads_nothing = window.host.loads_nothing};
   move(without.end_ns);
-  StepRecord record = MeasureStep(without, phases);
+  StepRecord& record = measured.record;
+  record = MeasureStep(without, measured.phases, &measured.host);
   record.end_ns = window.end_ns;
   record.first_launch_ns = UINT64_MAX;
   for (const StepOperation& o : window.operations.first(window.own))
     record.first_launch_ns = std::min(record.first_launch_ns, o.launch_ns);
   record.clock_step_ns = static_cast<int64_t>(clock_step.by_ns);
-  return record;
 }
 
 void StepMeter::NoteHostPhases(const OpenOperations& open, const PendingStep& step,
                                const std::vector<StepPhase>& phases) {
-  constexpr size_t kMost = 1024;
+  constexpr size_t kMostSteps = 1024;
   HostPhases host{.begin_ns = open.At(step.begin).launch_ns,
                   .end_ns = step.host_end_ns != 0   ? step.host_end_ns
                             : step.end < open.End() ? open.At(step.end).launch_ns
@@ -136,14 +188,15 @@ void StepMeter::NoteHostPhases(const OpenOperations& open, const PendingStep& st
       continue;
     host.changes.emplace_back(host.changes.empty() ? host.begin_ns : previous_ns + 1, phase);
   }
-  if (host_phases_.size() < kMost) host_phases_.push_back(std::move(host));
+  if (host_phases_.size() < kMostSteps) host_phases_.push_back(std::move(host));
 }
 
 void StepMeter::Forget(const OpenOperations& open) {
-  const auto old = std::find_if(blocked_.begin(), blocked_.end(), [&open](const BlockedInterval& b) {
-    return b.end_ns >= open.forgotten_until_ns();
-  });
-  blocked_.erase(blocked_.begin(), old);
+  for (HostIntervals* intervals : {&blocked_, &memory_, &input_, &calls_})
+    intervals->ForgetBefore(open.forgotten_until_ns());
+  // The silence in which the next step begins may have begun earlier.
+  const uint64_t silent_ns = std::min(open.forgotten_until_ns(), open.last_forgotten_launch_ns());
+  std::erase_if(samples_, [&](const HostSample& s) { return s.time_ns < silent_ns; });
   phase_ranges_.ForgetBefore(open.empty() ? open.last_forgotten_launch_ns()
                                           : open.At(open.Begin()).launch_ns);
 }

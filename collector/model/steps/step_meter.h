@@ -24,11 +24,19 @@ class StepMeter {
   struct Measured {
     StepRecord record;
     std::vector<StepPhase> phases;  // of its operations
+    std::vector<HostShare> host;    // what the host did while the device was idle for it
     bool annotated = false;         // phases come from annotations
   };
 
-  // The host was blocked in a synchronising call.
-  void AddBlocked(uint64_t start_ns, uint64_t end_ns);
+  // The host was blocked in a synchronising call, in one that allocates or releases memory, or in a range
+  // that is named after loading.
+  void AddBlocked(uint64_t start_ns, uint64_t end_ns) { blocked_.Add(start_ns, end_ns); }
+  void AddMemoryCall(uint64_t start_ns, uint64_t end_ns) { memory_.Add(start_ns, end_ns, kBetweenCallsNs); }
+  void AddInput(uint64_t start_ns, uint64_t end_ns) { input_.Add(start_ns, end_ns); }
+  // It was in a function of the driver with this name.
+  void AddCall(uint64_t start_ns, uint64_t end_ns, uint32_t name) { calls_.Add(start_ns, end_ns, 0, name); }
+  // It was seen at this moment.
+  void AddSample(const HostSample& sample);
   // `phase`: of its name, or PhaseRanges::kNone.
   void AddRange(uint64_t id, uint64_t parent, uint64_t end_ns, uint8_t phase) {
     phase_ranges_.Add(id, parent, end_ns, phase);
@@ -57,17 +65,54 @@ class StepMeter {
     }
   };
   static constexpr size_t kMaxClockSteps = 64;
-  static constexpr size_t kMaxBlocked = 8192;
 
-  StepRecord RecordOf(const OpenOperations& open, const PendingStep& step,
-                      const std::vector<StepPhase>& phases) const;
+  static constexpr size_t kMost = 8192;  // of each
+
+  // By start; of more than kMost the older half goes. One that begins `join_ns` after the last one's end, or
+  // sooner, is joined with it.
+  class HostIntervals {
+   public:
+    void Add(uint64_t start_ns, uint64_t end_ns, uint64_t join_ns = 0, uint32_t name = 0);
+    void ForgetBefore(uint64_t time_ns);
+    const std::vector<HostInterval>& all() const { return all_; }
+
+   private:
+    std::vector<HostInterval> all_;
+
+    friend StateAccess;
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, all_);
+    }
+  };
+
+  // Samples of silences of the steps so far.
+  struct Silences {
+    uint64_t loading = 0;
+    uint64_t other = 0;
+
+    // A silence that has no sample of its own, between so many that have, is one of them.
+    bool LoadNothing() const { return other >= 5 && 10 * loading < other; }
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, loading, other);
+    }
+  };
+  void CountSilences(const std::vector<HostShare>& shares);
+  // Sets the record and what the host did.
+  void MeasureParts(const OpenOperations& open, const PendingStep& step, Measured& measured) const;
   // The window as it would be without the clock step after `gap_ns`.
-  StepRecord RecordWithout(const ClockStep& clock_step, uint64_t gap_ns, const StepWindow& window,
-                           const std::vector<StepPhase>& phases) const;
+  static void MeasureWithout(const ClockStep& clock_step, uint64_t gap_ns, const StepWindow& window,
+                             Measured& measured);
   void NoteHostPhases(const OpenOperations& open, const PendingStep& step,
                       const std::vector<StepPhase>& phases);
 
-  std::vector<BlockedInterval> blocked_;  // by start
+  HostIntervals blocked_;
+  HostIntervals memory_;
+  HostIntervals input_;
+  HostIntervals calls_;
+  std::vector<HostSample> samples_;  // by time
+  Silences silences_;
   std::vector<ClockStep> clock_steps_;
   std::vector<HostPhases> host_phases_;
   PhaseRanges phase_ranges_;
@@ -75,7 +120,8 @@ class StepMeter {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, blocked_, clock_steps_, host_phases_, phase_ranges_);
+    archive.Members(this, blocked_, memory_, input_, calls_, samples_, silences_, clock_steps_, host_phases_,
+                    phase_ranges_);
   }
 };
 

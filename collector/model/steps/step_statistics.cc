@@ -18,6 +18,12 @@ void StepStatistics::Add(const StepRecord& record, bool nvtx_phases_known) {
   host_bound_ns.Add(record.host_bound_ns);
   input_ns.Add(record.input_ns);
   sync_ns.Add(record.sync_ns);
+  memory_ns.Add(record.memory_ns);
+  pause_ns.Add(record.pause_ns);
+  pause_after_copy_ns.Add(record.pause_after_copy_ns);
+  blocked_ns.Add(record.blocked_ns);
+  blocked_calls.Add(record.blocked_calls);
+  memory_calls.Add(record.memory_calls);
   launch_gap_ns.Add(record.launch_gap_ns);
   unknown_ns.Add(record.unknown_ns);
   for (size_t i = 0; i < kStepPhases; ++i) {
@@ -38,6 +44,12 @@ void StepStatistics::Merge(const StepStatistics& other) {
   host_bound_ns.Merge(other.host_bound_ns);
   input_ns.Merge(other.input_ns);
   sync_ns.Merge(other.sync_ns);
+  memory_ns.Merge(other.memory_ns);
+  pause_ns.Merge(other.pause_ns);
+  pause_after_copy_ns.Merge(other.pause_after_copy_ns);
+  blocked_ns.Merge(other.blocked_ns);
+  blocked_calls.Merge(other.blocked_calls);
+  memory_calls.Merge(other.memory_calls);
   launch_gap_ns.Merge(other.launch_gap_ns);
   unknown_ns.Merge(other.unknown_ns);
   for (size_t i = 0; i < kStepPhases; ++i) {

@@ -24,8 +24,15 @@ struct StepStatistics {
   Distribution host_bound_ns{kExactLimit};
   Distribution input_ns{kExactLimit};
   Distribution sync_ns{kExactLimit};
+  Distribution memory_ns{kExactLimit};
+  Distribution pause_ns{kExactLimit};
+  Distribution pause_after_copy_ns{kExactLimit};
   Distribution launch_gap_ns{kExactLimit};
   Distribution unknown_ns{kExactLimit};
+  // Calls in which the host was blocked in the step, and memory calls.
+  Distribution blocked_ns{kExactLimit};
+  Distribution blocked_calls{kExactLimit};
+  Distribution memory_calls{kExactLimit};
   std::array<Distribution, kStepPhases> phase_ns;
   std::array<Distribution, kStepPhases> phase_idle_ns;  // the part of each in which nothing ran
   uint64_t incomplete = 0;  // steps in which records were lost; not in the distributions
@@ -39,7 +46,8 @@ struct StepStatistics {
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, total_ns, compute_ns, comm_ns, exposed_comm_ns, overlapped_comm_ns, copy_ns,
-                    idle_ns, host_bound_ns, input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns,
+                    idle_ns, host_bound_ns, input_ns, sync_ns, memory_ns, pause_ns, pause_after_copy_ns,
+                    launch_gap_ns, unknown_ns, blocked_ns, blocked_calls, memory_calls, phase_ns,
                     phase_idle_ns, incomplete, estimated, nvtx_phases);
   }
 };

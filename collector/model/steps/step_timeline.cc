@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "collector/model/steps/host_account.h"
+
 namespace gpuprobe::model {
 namespace {
 
@@ -82,7 +84,7 @@ uint64_t LaunchPace(std::span<const StepOperation> own) {
 class Sweep {
  public:
   Sweep(const StepWindow& window, std::span<const StepPhase> phases, StepRecord& record)
-      : window_(window), phases_(phases), record_(record) {
+      : window_(window), phases_(phases), record_(record), account_(window.host) {
     until_.fill(window.start_ns);
     record.start_ns = window.start_ns;
     record.end_ns = window.end_ns;
@@ -93,12 +95,14 @@ class Sweep {
         record.first_launch_ns = operation.launch_ns;
       }
     }
-    input_pace_ns_ = std::max(kLeastInputWaitNs, kInputPaces * LaunchPace(own));
+    silence_ns_ = std::max(kLeastSilenceNs, kSilencePaces * LaunchPace(own));
     while (first_kernel_ < own.size() && (own[first_kernel_].work != WorkClass::kCompute ||
                                           (own[first_kernel_].roles & kRoleMemset) != 0)) {
       ++first_kernel_;
     }
   }
+
+  std::vector<HostShare> TakeShares() { return account_.Take(); }
 
   void Run() {
     std::vector<std::pair<uint64_t, size_t>> by_start;
@@ -176,14 +180,35 @@ class Sweep {
   uint64_t BlockedUntil(uint64_t at_ns) const {
     // Calls of several threads overlap: the last few that began before are looked at.
     constexpr int kLook = 8;
-    auto it = std::upper_bound(window_.blocked.begin(), window_.blocked.end(), at_ns,
-                               [](uint64_t at, const BlockedInterval& b) { return at < b.start_ns; });
+    const std::span<const HostInterval> blocked = window_.host.blocked;
+    auto it = std::upper_bound(blocked.begin(), blocked.end(), at_ns,
+                               [](uint64_t at, const HostInterval& b) { return at < b.start_ns; });
     uint64_t until_ns = 0;
-    for (int look = 0; it != window_.blocked.begin() && look < kLook; ++look) {
+    for (int look = 0; it != blocked.begin() && look < kLook; ++look) {
       --it;
       if (it->end_ns >= at_ns) until_ns = std::max(until_ns, it->end_ns);
     }
     return until_ns;
+  }
+
+  // Whether the intervals, which are by start, cover half of [from, to) or more.
+  static bool CoverHalf(std::span<const HostInterval> intervals, uint64_t from_ns, uint64_t to_ns) {
+    // Ranges are seconds apart, calls microseconds: those that began before are looked at as far as they can
+    // matter.
+    constexpr ptrdiff_t kLook = 8;
+    auto it = std::upper_bound(intervals.begin(), intervals.end(), from_ns,
+                               [](uint64_t at, const HostInterval& i) { return at < i.start_ns; });
+    it -= std::min(kLook, it - intervals.begin());
+    uint64_t covered_ns = 0;
+    uint64_t at_ns = from_ns;
+    for (; it != intervals.end() && it->start_ns < to_ns; ++it) {
+      const uint64_t begin_ns = std::max(it->start_ns, at_ns);
+      const uint64_t end_ns = std::min(it->end_ns, to_ns);
+      if (begin_ns >= end_ns) continue;
+      covered_ns += end_ns - begin_ns;
+      at_ns = end_ns;
+    }
+    return 2 * covered_ns >= to_ns - from_ns;
   }
 
   // Nothing ran in [from, to), and operations[i] ended that.
@@ -198,45 +223,91 @@ class Sweep {
     }
     const uint64_t launch_ns = std::clamp(next.launch_ns, from_ns, to_ns);
     record_.launch_gap_ns += to_ns - launch_ns;
-    const uint64_t late_ns = launch_ns - from_ns;
-    uint64_t input_ns = 0;
-    if (late_ns > 0) {
-      const uint64_t blocked_until_ns = BlockedUntil(from_ns);
-      const bool first_of_step = i == 0 || (i < first_kernel_ && next.work == WorkClass::kCopyToDevice);
-      if (first_of_step) {
-        const uint64_t silent_from_ns = std::max(LaunchBefore(i), blocked_until_ns);
-        if (silent_from_ns < launch_ns && launch_ns - silent_from_ns >= input_pace_ns_) {
-          input_ns = launch_ns - std::clamp(blocked_until_ns, from_ns, launch_ns);
-        }
-      }
-      record_.input_ns += input_ns;
-      (blocked_until_ns > 0 ? record_.sync_ns : record_.host_bound_ns) += late_ns - input_ns;
-    }
+    const uint64_t input_ns = launch_ns > from_ns ? LateLaunch(from_ns, launch_ns, i) : 0;
     IdleIn(StepPhase::kInput, input_ns);
     IdleIn(phases_[i], length_ns - input_ns);
+  }
+
+  // Nothing ran in [from, to), at whose end operations[i] was launched. Books it; returns the part that was
+  // input.
+  uint64_t LateLaunch(uint64_t from_ns, uint64_t to_ns, size_t i) {
+    const StepOperation& next = window_.operations[i];
+    const uint64_t length_ns = to_ns - from_ns;
+    if (CoverHalf(window_.host.memory, from_ns, to_ns)) {
+      record_.memory_ns += length_ns;
+      account_.Add(IdleCause::kMemory, from_ns, to_ns, LaunchBefore(i));
+      return 0;
+    }
+    const uint64_t blocked_until_ns = BlockedUntil(from_ns);
+    const uint64_t launched_ns = LaunchBefore(i);
+    const uint64_t silent_from_ns = std::max(launched_ns, blocked_until_ns);
+    const bool silent = silent_from_ns < to_ns && to_ns - silent_from_ns >= silence_ns_;
+    const HostAccount::Evidence evidence =
+        silent ? account_.EvidenceOf(silent_from_ns, to_ns) : HostAccount::Evidence{};
+    const bool sampled = evidence.IsEnough(to_ns - std::min(silent_from_ns, to_ns));
+    const bool loading =
+        silent && (CoverHalf(window_.host.input, from_ns, to_ns) || (sampled && evidence.Loads()));
+    const bool after_copies = silent && next.after_copies_out_us >= kLeastCopiesOutUs;
+    const bool first_copy = silent && !sampled && !window_.host.loads_nothing &&
+                            next.work == WorkClass::kCopyToDevice && (i == 0 || i < first_kernel_);
+    uint64_t rest_ns = length_ns;
+    uint64_t input_ns = 0;
+    if (loading || (first_copy && !after_copies)) {
+      input_ns = to_ns - std::clamp(blocked_until_ns, from_ns, to_ns);
+      record_.input_ns += input_ns;
+      rest_ns -= input_ns;
+    } else if (after_copies) {
+      record_.pause_ns += length_ns;  // a call that waits for these copies is part of it
+      record_.pause_after_copy_ns += length_ns;
+      account_.Add(IdleCause::kPause, from_ns, to_ns, launched_ns);
+      return 0;
+    }
+    // What the host does after the call is known only by samples.
+    const uint64_t call_ns = std::clamp(blocked_until_ns, from_ns, from_ns + rest_ns) - from_ns;
+    const uint64_t synced_ns = blocked_until_ns == 0 ? 0 : sampled ? call_ns : rest_ns;
+    record_.sync_ns += synced_ns;
+    account_.Add(IdleCause::kSync, from_ns, from_ns + synced_ns, launched_ns);
+    (silent ? record_.pause_ns : record_.host_bound_ns) += rest_ns - synced_ns;
+    account_.Add(silent ? IdleCause::kPause : IdleCause::kHostBound, from_ns + synced_ns, from_ns + rest_ns,
+                 launched_ns);
+    account_.Add(IdleCause::kInput, from_ns + rest_ns, to_ns, launched_ns);
+    return input_ns;
   }
 
   const StepWindow& window_;
   std::span<const StepPhase> phases_;
   StepRecord& record_;
+  HostAccount account_;
   std::array<uint64_t, kLayers> until_{};  // of each layer, when what has started ends
-  uint64_t input_pace_ns_ = 0;
+  uint64_t silence_ns_ = 0;
   size_t first_kernel_ = 0;
 };
 
 }  // namespace
 
-StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases) {
+StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases,
+                       std::vector<HostShare>* shares) {
   StepRecord record;
-  Sweep(window, phases, record).Run();
+  Sweep sweep(window, phases, record);
+  sweep.Run();
+  if (shares != nullptr) *shares = sweep.TakeShares();
+  HostAccount blocked_account(window.host);
   uint64_t from_ns = window.start_ns;
-  for (const BlockedInterval& blocked : window.blocked) {
+  for (const HostInterval& blocked : window.host.blocked) {
     const uint64_t begin_ns = std::max(blocked.start_ns, from_ns);
     const uint64_t end_ns = std::min(blocked.end_ns, window.end_ns);
+    record.blocked_calls +=
+        blocked.end_ns > window.start_ns && blocked.end_ns <= window.end_ns ? blocked.calls : 0;
     if (begin_ns >= end_ns) continue;
     record.blocked_ns += end_ns - begin_ns;
+    blocked_account.Add(IdleCause::kBlocked, begin_ns, end_ns, blocked.start_ns);
     from_ns = end_ns;
   }
+  if (shares != nullptr) {
+    for (const HostShare& share : blocked_account.Take()) shares->push_back(share);
+  }
+  for (const HostInterval& call : window.host.memory)
+    record.memory_calls += call.end_ns > window.start_ns && call.end_ns <= window.end_ns ? call.calls : 0;
   return record;
 }
 

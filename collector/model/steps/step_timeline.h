@@ -7,22 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "collector/model/state/members.h"
+#include "collector/model/steps/host_activity.h"
 #include "collector/model/steps/step_operation.h"
 #include "collector/model/steps/step_record.h"
 
 namespace gpuprobe::model {
-
-// The host was blocked in a synchronising call.
-struct BlockedInterval {
-  uint64_t start_ns = 0;
-  uint64_t end_ns = 0;
-
-  template <typename Archive>
-  void Visit(Archive& archive) {
-    archive.Members(this, start_ns, end_ns);
-  }
-};
 
 struct StepWindow {
   uint64_t start_ns = 0;
@@ -31,18 +20,34 @@ struct StepWindow {
   // it runs before the step's end.
   std::span<const StepOperation> operations;
   size_t own = 0;
-  uint64_t previous_launch_ns = 0;           // of the last operation before the step, 0 if there was none
-  std::span<const BlockedInterval> blocked;  // by start
+  uint64_t previous_launch_ns = 0;  // of the last operation before the step, 0 if there was none
+  HostActivity host;
 };
 
-// A silent host counts as waiting for input when it launched nothing for this long and for kInputPaces times
-// the step's median distance between launches: a loop's own code between steps takes some tens of
-// microseconds.
-inline constexpr uint64_t kLeastInputWaitNs = 50'000;
-inline constexpr uint64_t kInputPaces = 4;
+// Why the device was idle until the work that ended it was launched: the first of these that holds, for the
+// whole of that time.
+//   memory: calls that allocate or release memory take half of it
+//   input: the host was silent, and a range named after loading covers half of it, or samples cover half of
+//     it and half of these load
+//   pause: the host was silent after copies to the host of kLeastCopiesOutUs, which it writes or works on
+//   input: the host was silent, the step's first work is a copy to the device, and no samples contradict
+//   sync: the host was blocked in a synchronising call when the device ran dry; what samples say that it did
+//     afterwards is a pause
+//   pause: the host was silent
+//   host-bound: it was not: it was launching
+//
+// A host is silent when it launches nothing for kLeastSilenceNs and for kSilencePaces times the step's median
+// distance between launches: a loop's own code between steps takes some tens of microseconds.
+inline constexpr uint64_t kLeastSilenceNs = 50'000;
+inline constexpr uint64_t kSilencePaces = 4;
+// Calls that allocate or release memory are one with those that follow so soon: a loop over blocks.
+inline constexpr uint64_t kBetweenCallsNs = 20'000;
+// 1 MiB or more on a usual bus. A loss that is read takes 1 to 2 us.
+inline constexpr uint32_t kLeastCopiesOutUs = 40;
 
 // Everything of the record but its index and flags. `phases`: of each operation; only those of compute
-// matter.
-StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases);
+// matter. `shares`: what the host did while it was idle for it, as far as that is known.
+StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases,
+                       std::vector<HostShare>* shares = nullptr);
 
 }  // namespace gpuprobe::model

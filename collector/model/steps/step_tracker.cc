@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collector/model/steps/step_finder.h"
 #include "collector/model/steps/work_roles.h"
 
 namespace gpuprobe::model {
@@ -10,6 +11,11 @@ namespace gpuprobe::model {
 void StepTracker::SetMarker(const StepMarker& marker) {
   marker_ = marker;
   if (marker.kind() == StepMarker::Kind::kKernel) anchors_.BeginAtMarker();
+}
+
+void StepTracker::SwapSteps(StepTracker& other) {
+  std::swap(*this, other);
+  std::swap(tokens_, other.tokens_);
 }
 
 void StepTracker::RecordsSome() {
@@ -31,7 +37,13 @@ void StepTracker::Add(const StepOperation& operation) {
     CompleteFirst();
   }
   if (ranges_.waiting()) CutAtRanges(false);
-  if (!ranges_.chosen()) CutAtAnchors(false);
+  if (!ranges_.chosen()) {
+    if (scout_.looks()) {
+      if (const auto better = scout_.Add(operation, anchors_.definition()); better.has_value())
+        Revise(*better);
+    }
+    CutAtAnchors(false);
+  }
   if (open_.size() > kMaxOpen) {
     CompletePending(0, true);
     ForgetBefore(open_.Begin() + kMaxOpen / 2);
@@ -50,9 +62,21 @@ void StepTracker::CutAtAnchors(bool at_end) {
   if (anchors_.knows_anchor()) {
     anchors_.Scan(work, at_end);
   } else if ((at_end ? !open_.empty() : anchors_.WantsSearch(open_.size())) &&
-             marker_.kind() != StepMarker::Kind::kNvtx) {
-    anchors_.Search(work, at_end);
+             marker_.kind() != StepMarker::Kind::kNvtx && anchors_.Search(work, at_end)) {
+    if (!work.marked && !at_end) scout_.Begin(anchors_.definition(), open_.From(open_.Begin()));
+    anchors_.Scan(work, at_end);
   }
+}
+
+void StepTracker::Revise(const StepDefinition& better) {
+  learned_ = better;
+  ++revisions_;
+  anchors_.Adopt(better, open_.Begin());
+  pending_.clear();
+  restorer_ = StepRestorer();
+  completed_ = CompletedSteps();
+  begin_error_ns_ = operations_ = lost_operations_ = 0;
+  loss_ = false;
 }
 
 void StepTracker::AddRange(uint64_t id, uint64_t parent, uint64_t start_ns, uint64_t end_ns, uint32_t name_id,
@@ -60,6 +84,7 @@ void StepTracker::AddRange(uint64_t id, uint64_t parent, uint64_t start_ns, uint
   const RangeMeanings::Meaning meaning = meanings_.Of(name_id, name, marker_, some_);
   meter_.AddRange(id, parent, end_ns,
                   meaning.phase.has_value() ? static_cast<uint8_t>(*meaning.phase) : PhaseRanges::kNone);
+  if (meaning.input) meter_.AddInput(start_ns, end_ns);
   if (!meaning.step) return;
   if (marker_.kind() == StepMarker::Kind::kNvtx) {
     ranges_.AddMarked(start_ns, end_ns);
@@ -130,6 +155,7 @@ void StepTracker::CompleteFirst() {
   completed_.Add(record, {.operations = open_.From(step.begin),
                           .own = own,
                           .phases = measured.phases,
+                          .host = measured.host,
                           .annotated = measured.annotated});
   operations_ += own;
   lost_operations_ += step.lost;
@@ -153,12 +179,23 @@ void StepTracker::Finish() {
   if (ranges_.chosen()) {
     CutAtRanges(true);
   } else {
+    // Too late to begin again: the steps so far are all there are.
+    if (const auto better = scout_.looks() ? scout_.Finish(anchors_.definition()) : std::nullopt;
+        better.has_value()) {
+      learned_ = better;
+    }
     CutAtAnchors(true);
   }
   if (lossy_ && !pending_.empty()) RestoreLost(true);
   CompletePending(0, true);
   ForgetBefore(open_.End());
   completed_.Finish();
+}
+
+bool StepTracker::ShowsSteps(bool at_end) const {
+  if (count() > 0 || ranges_.chosen() || anchors_.knows_anchor()) return true;
+  const bool marked = marker_.kind() != StepMarker::Kind::kNone;
+  return !open_.empty() && FindStepDefinition(open_.From(open_.Begin()), at_end, marked).has_value();
 }
 
 double StepTracker::confidence() const {

@@ -14,7 +14,6 @@
 #include <string_view>
 #include <vector>
 
-#include "collector/model/records.h"
 #include "collector/model/state/members.h"
 #include "collector/model/steps/anchor_cutter.h"
 #include "collector/model/steps/communication_timing.h"
@@ -29,6 +28,8 @@
 #include "collector/model/steps/step_operation.h"
 #include "collector/model/steps/step_record.h"
 #include "collector/model/steps/step_restorer.h"
+#include "collector/model/steps/step_scout.h"
+#include "collector/records/rows.h"
 
 namespace gpuprobe::model {
 
@@ -36,7 +37,6 @@ class StepTracker {
  public:
   static constexpr size_t kKept = CompletedSteps::kKept;  // records of the last steps
   static constexpr size_t kMaxOpen = 131072;              // operations since the last complete step
-  static constexpr size_t kMaxTokens = OperationTokens::kMax;
 
   using Token = OperationTokens::Token;
   // `coarse`, `fine`: hashes of what makes two operations equal without, and with, geometry and size.
@@ -53,13 +53,29 @@ class StepTracker {
   // The probe says which steps there are, because it records only some: nothing else counts.
   void RecordsSome();
   void AddRecorded(const RecordedStepRecord& step);
+  // What another replay of the same operations learned of their steps, and how many of them are the job's
+  // warm-up.
+  void KnowWarmup(uint64_t steps) { completed_.KnowWarmup(steps); }
+  void Know(const StepDefinition& definition) { anchors_.Adopt(definition, open_.Begin()); }
+  // Exchanges everything but the tokens.
+  void SwapSteps(StepTracker& other);
   // In launch order.
   void Add(const StepOperation& operation);
   // The host was blocked in a synchronising call.
   void AddBlocked(uint64_t start_ns, uint64_t end_ns) { meter_.AddBlocked(start_ns, end_ns); }
+  // The host was in a call that allocates or releases memory.
+  void AddMemoryCall(uint64_t start_ns, uint64_t end_ns) { meter_.AddMemoryCall(start_ns, end_ns); }
+  // The host was in a function of the driver with this name; it was seen at a moment.
+  void AddCall(uint64_t start_ns, uint64_t end_ns, uint32_t name) { meter_.AddCall(start_ns, end_ns, name); }
+  void AddSample(const HostSample& sample) { meter_.AddSample(sample); }
   // A range closed. `name` may mark a step or a phase; `name_id` stands for it.
   void AddRange(uint64_t id, uint64_t parent, uint64_t start_ns, uint64_t end_ns, uint32_t name_id,
                 std::string_view name);
+  // Whether steps were found, or would be now. `at_end`: no more will come.
+  bool ShowsSteps(bool at_end) const;
+  // A step of the process was launched in this time: on this device, too. For one on which nothing shows
+  // where steps end.
+  void AddStepOfProcess(uint64_t start_ns, uint64_t end_ns) { ranges_.AddMarked(start_ns, end_ns); }
   // Records were lost. `launches`: even those of launches, which otherwise show what is missing; steps that
   // are open now may lack some.
   void NoteLoss(bool launches);
@@ -73,6 +89,12 @@ class StepTracker {
   // Completes what can be completed.
   void Finish();
 
+  // What shows its steps, where that was found only after others had been counted: those that are counted
+  // now are not all of them, and only another replay, from the start, counts all.
+  const std::optional<StepDefinition>& learned() const { return learned_; }
+  // How often the steps counted so far were given up for others.
+  uint64_t revisions() const { return revisions_; }
+
   // See CompletedSteps.
   const std::deque<StepRecord>& steps() const { return completed_.steps(); }
   std::optional<uint64_t> StepAt(uint64_t time_ns) const { return completed_.StepAt(time_ns); }
@@ -85,6 +107,7 @@ class StepTracker {
   const CommunicationTiming& communication() const { return completed_.communication(); }
   const StepWork& work() const { return completed_.work(); }
   const SteadyRuns& steady_runs() const { return completed_.steady_runs(); }
+  const HostPlaces& host_places() const { return completed_.host_places(); }
 
   StepSource source() const { return ranges_.chosen() ? ranges_.source() : anchors_.source(); }
   // 0 to 1: the share of steps that are like the usual one (of annotated or marked ones: 1), times n / (n +
@@ -99,6 +122,8 @@ class StepTracker {
   void CutAtRanges(bool all);
   // Cuts at anchors; looks for them first where they are not known. `at_end`: no more will come.
   void CutAtAnchors(bool at_end);
+  // The steps so far were none: begins again, with what is in no step yet.
+  void Revise(const StepDefinition& better);
   void RestoreLost(bool all);
   // All pending steps but the last `but`, as far as their times are known; `must`: whatever is known.
   void CompletePending(size_t but, bool must);
@@ -112,6 +137,9 @@ class StepTracker {
   uint64_t next_index_ = 0;  // then: of the next step, if none is left out
   OpenOperations open_;
   AnchorCutter anchors_;
+  StepScout scout_;
+  std::optional<StepDefinition> learned_;
+  uint64_t revisions_ = 0;
   RangeCutter ranges_;
   RangeMeanings meanings_;
   std::deque<PendingStep> pending_;
@@ -129,9 +157,9 @@ class StepTracker {
   template <typename Archive>
   void Visit(Archive& archive) {
     // Rebuilt: the owner's.
-    archive.Members(this, Rebuilt(marker_), some_, next_index_, open_, anchors_, ranges_, meanings_, pending_,
-                    restorer_, meter_, completed_, tokens_, begin_error_ns_, operations_, lost_operations_,
-                    loss_, lossy_);
+    archive.Members(this, Rebuilt(marker_), some_, next_index_, open_, anchors_, scout_, learned_, revisions_,
+                    ranges_, meanings_, pending_, restorer_, meter_, completed_, tokens_, begin_error_ns_,
+                    operations_, lost_operations_, loss_, lossy_);
     if constexpr (Archive::kReads) {
       archive.Require(IsConsistent());
       if (archive.ok()) return;

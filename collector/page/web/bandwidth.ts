@@ -19,7 +19,7 @@ function groupsOf(data: Data): Group[] {
     if (!call.size_bytes || (call.busbw_gbytes_per_s === null && !call.transfer_busbw_gbytes_per_s)) continue;
     const key = `${call.op} ${call.comm}`;
     if (!groups.has(key)) {
-      const model = (data.report.communication.alpha_beta as LinkModel[]).find(m => m.op === call.op && m.comm === call.comm) ?? null;
+      const model = data.report.communication.alpha_beta.find(m => m.op === call.op && m.comm === call.comm) ?? null;
       groups.set(key, {key, words: `${call.op} on ${call.comm_name ?? shortComm(call.comm)}, ${plural(call.comm_ranks ?? 0, 'rank')}`, calls: [], model});
     }
     groups.get(key)!.calls.push(call);

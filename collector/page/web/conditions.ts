@@ -14,43 +14,44 @@ function devices(data: Data): Node {
     kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
   }
   return h('details', {}, h('summary', {}, [...kinds].map(([kind, n]) => `${count(n)}x ${kind}`).join('; ')),
-           ...all.map((d: any) => h('div', {}, `${d.host}/${d.ordinal}: ${d.name}, ${d.uuid}`)));
+           ...all.map(d => h('div', {}, `${d.host}/${d.ordinal}: ${d.name}, ${d.uuid}`)));
 }
 
 function hosts(data: Data): string {
-  const all: string[] = data.report.conditions.hosts;
+  const all = data.report.conditions.hosts;
   return all.length <= 16 ? all.join(', ') : `${all.length} hosts: ${all.slice(0, 8).join(', ')} and ${all.length - 8} more`;
 }
 
 function run(data: Data): Fact[] {
   const c = data.report.conditions;
-  return [['command', (c.command_line ?? []).join(' ')], ['job', c.job], ['started', clock(c.start_ns)], ['duration', duration(c.duration_ns)], ['hosts', hosts(data)],
+  return [['command', c.command_line.join(' ')], ['job', c.job], ['started', clock(c.start_ns)], ['duration', duration(c.duration_ns)], ['hosts', hosts(data)],
           ['devices', data.report.conditions.devices.length > 0 && devices(data)], ['differs between ranks', c.differing.join('; ')],
           ['CUDA driver', c.cuda_driver], ['CUDA runtime', c.cuda_runtime], ['CUPTI', c.cupti], ['NCCL', c.nccl],
           ['probe, collector', `${c.probe_version}, ${c.collector_version}`], ['step marker', c.step_marker],
-          ['parallelism (inferred)', (data.report.communication.pattern ?? []).join(', ')]];
+          ['parallelism (inferred)', data.report.communication.pattern.join(', ')]];
 }
 
 function trust(data: Data): Fact[] {
   const t = data.report.trust;
-  const lost = Object.entries(t.lost as Record<string, number>);
+  const lost = Object.entries(t.lost);
   const cost = t.cost;
   return [['records', count(t.records)], ['lost', lost.length === 0 ? 'none' : lost.map(([reason, n]) => `${reason}: ${count(n)}`).join('; ')],
           ['coverage', t.coverage === null ? null : percent(t.coverage)], ['GPU times from', kTimingWords[t.timing_source]],
           ['cost of profiling', t.overhead_fraction === null ? 'not known' : `at least ${percent(t.overhead_fraction)} of the processes' time`],
-          ["CUPTI's part (estimated)", cost.expected_cupti_least !== null && cost.cupti_fraction === null ? `${percent(cost.expected_cupti_least)} to ${percent(cost.expected_cupti_most)}, from H100 figures` : null],
-          ["CUPTI's part (measured)", cost.cupti_fraction !== null && cost.cupti_fraction !== undefined && `${percent(cost.cupti_fraction)} ± ${percent(cost.cupti_error)}`],
+          ["CUPTI's part (estimated)", cost.expected_cupti_least !== null && cost.expected_cupti_most !== null && cost.cupti_fraction === null ? `${percent(cost.expected_cupti_least)} to ${percent(cost.expected_cupti_most)}, from H100 figures` : null],
+          ["CUPTI's part (measured)", cost.cupti_fraction !== null && cost.cupti_error !== null && `${percent(cost.cupti_fraction)} ± ${percent(cost.cupti_error)}`],
           ['left out on request', t.outside_window > 0 && `${count(t.outside_window)} records`],
           ['detail', t.detail.reductions > 0 && `reduced ${plural(t.detail.reductions, 'time')} to hold the overhead budget, for ${duration(t.detail.reduced_ns)}`],
-          ['older detail', t.detail_since_ns && `single records exist from ${clock(t.detail_since_ns)} on; totals cover the whole run`],
-          ['exited uncleanly', t.cut_off.filter((c: any) => c.by !== 'collector').map((c: any) => c.who).join(', ')],
-          ['outlived the collector', t.cut_off.filter((c: any) => c.by === 'collector').map((c: any) => c.who).join(', ')], ['last flush not finished', t.exit_incomplete.join(', ')],
+          ['older detail', t.detail_since_ns !== null && `single records exist from ${clock(t.detail_since_ns)} on; totals cover the whole run`],
+          ['exited uncleanly', t.cut_off.filter(c => c.by !== 'collector').map(c => c.who).join(', ')],
+          ['outlived the collector', t.cut_off.filter(c => c.by === 'collector').map(c => c.who).join(', ')], ['last flush not finished', t.exit_incomplete.join(', ')],
           ['damaged logs', t.damaged_logs.join('; ')],
           ['GPU records without a known launch', t.device_records_unattributed > 0 && `${count(t.device_records_unattributed)}: in totals, in no phase`],
           ['records that came late', t.device_records_late > 0 && count(t.device_records_late)], ['invalid times', t.invalid_times > 0 && count(t.invalid_times)],
+          ['names that were not kept', t.other_names > 0 && count(t.other_names)],
           ['CUPTI on another clock', t.device_clock_ahead_ns !== 0 && `${duration(Math.abs(t.device_clock_ahead_ns))} ${t.device_clock_ahead_ns > 0 ? 'ahead' : 'behind'}`],
           ['clock stepped', t.clock_step_ns !== 0 && duration(Math.abs(t.clock_step_ns))],
-          ...t.cupti_defects.map((d: any): Fact => ['not recorded because of CUPTI', `${d.left_out} (${d.defect})`])];
+          ...t.cupti_defects.map((d): Fact => ['not recorded because of CUPTI', `${d.left_out} (${d.defect})`])];
 }
 
 function list(facts: Fact[]): HTMLElement {

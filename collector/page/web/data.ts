@@ -1,61 +1,10 @@
 // The two documents inside the page: report.json (docs/report-json.md) and the series (docs/page-data.md).
 
-export interface Summary {
-  count: number; total: number; mean: number; std: number; min: number; p50: number; p95: number; p99: number; max: number;
-}
-export interface Steps {
-  count: number; warmup_count: number; incomplete_count: number; estimated: boolean; source: string; confidence: number;
-  time_ns: Summary; compute_ns: Summary; comm_ns: Summary; exposed_comm_ns: Summary; overlapped_comm_ns: Summary;
-  copy_ns: Summary; idle_ns: Summary;
-  idle: Record<string, Summary>;
-  overlap_efficiency: number | null; hidden_comm_share: number | null;
-  phases: {name: string; source: string; time_ns: Summary; idle_ns: Summary}[];
-}
-export interface Finding {
-  id: string; severity: 'info' | 'warning' | 'error'; statement: string; evidence: string; advice: string;
-  cost_ns_per_step: number | null;
-  about: {ranks: number[]; first_step: number | null; last_step: number | null; steps: number[]};
-}
-export interface MemoryBySteps {
-  step_peak_bytes: Summary;
-  phases: {name: string; steps: number; mean_peak_bytes: number; peak_bytes: number}[];
-}
-export interface Rank {
-  rank: number | null; host: string; pid: number; device: number | null; cut_off: boolean;
-  start_ns?: number; duration_ns?: number;
-  kernels: {count: number; busy_ns: number};
-  wait: {caused_per_step_ns: number | null; waited_ns: number};
-  steps: (Partial<Omit<Steps, 'time_ns' | 'compute_ns' | 'exposed_comm_ns' | 'copy_ns' | 'idle_ns'>> & {
-    count: number; time_ns: {mean: number}; compute_ns: {mean: number}; exposed_comm_ns: {mean: number};
-    copy_ns: {mean: number}; idle_ns: {mean: number}}) | null;
-  memory: Record<string, any>;
-  device_memory?: {
-    device: number; capacity_bytes: number | null; high_water_bytes: number; high_water_at_ns: number | null;
-    by_step: MemoryBySteps | null;
-    lifetimes: Lifetimes | null;
-    trend: any}[];
-}
-export interface Lifetimes { why_not: string | null; peak_bytes: number; holdings: {what: string; bytes: number; inferred: boolean}[] }
-export interface Collective {
-  op: string; comm: string; comm_name: string | null; comm_ranks: number | null; calls: number; size_bytes: number | null;
-  calls_per_plan?: number; time_ns: Summary; algbw_gbytes_per_s: number | null; busbw_gbytes_per_s: number | null;
-  transfer_busbw_gbytes_per_s?: number | null; peak_share?: number | null; [key: string]: any;
-}
-export interface LinkModel {
-  op: string; comm: string; comm_ranks: number; alpha_ns: number; alpha_error_ns: number; beta_gbytes_per_s: number;
-  beta_error_gbytes_per_s: number; r2: number;
-  sizes: {size_bytes: number; calls: number; measured_ns: number; predicted_ns: number}[];
-}
-export interface Kernel {
-  name: string; class: string; share: number; time_ns: Summary; grid: number[]; block: number[]; geometries: number;
-  steady: {calls_per_step: number; time_ns_per_step: number} | null;
-}
-export interface Report {
-  schema_version: number; conditions: any; trust: any; steps: Steps | null; ranks_in: string | null; ranks: Rank[];
-  collectives: Collective[]; phases: any[]; top_kernels: Kernel[]; compute: any; utilisation: any; stragglers: any[];
-  long_steps: {steps: {step: number; time_ns: number; last_rank: number | null}[]; usual_ns: number} | null;
-  communication: any; communicators: any[]; hangs: any[]; past_hangs: any[]; findings: Finding[]; clock: any;
-}
+import type {Kernel, PictureName, Report, Steps} from './report';
+
+export type {
+  Collective, Communicator, Finding, Kernel, LinkModel, MemoryBySteps, MemoryLifetimes, Phase, PictureName, Report, Statistics, Steps,
+  SummarisedRank as Rank} from './report';
 
 interface RawPageData {
   steps: null | {first_step: number; steps_per_column: number; columns: number; rows: number;
@@ -63,6 +12,7 @@ interface RawPageData {
   names: string[];
   timelines: Timeline[];
   memory: MemoryLevels[];
+  pictures: (PictureName | '')[];
   kernels?: Kernel[];
 }
 export interface Timeline {
@@ -78,6 +28,10 @@ export interface MemoryLevels {
 
 export const kParts = ['compute_ns', 'exposed_comm_ns', 'copy_ns', 'idle_ns'] as const;
 export type Part = typeof kParts[number];
+// Why nothing ran, as the text report says it.
+export const kIdleWords: Record<keyof Steps['idle'], string> = {
+  host_bound_ns: 'host-bound', input_ns: 'input', sync_ns: 'sync', memory_ns: 'memory calls', pause_ns: 'pauses', launch_gap_ns: 'launch gaps', unknown_ns: 'unknown'};
+export const kIdleParts = Object.keys(kIdleWords) as (keyof Steps['idle'])[];
 export const kPartWords: Record<Part, string> = {
   compute_ns: 'compute', exposed_comm_ns: 'exposed communication', copy_ns: 'copies', idle_ns: 'idle'};
 export const kPartClass: Record<Part, string> = {
@@ -150,18 +104,19 @@ function unpack(base64: string): Float32Array {
 export interface Data {
   version: string;  // of the documents; empty: of a page that is a file
   report: Report; grid: StepGrid | null; names: string[]; timelines: Timeline[]; memory: MemoryLevels[]; kernels: Kernel[];
-  rankName(row: number): string;  // "rank 5", "pid 4711"
+  pictures: (PictureName | '')[];  // of the report's findings, by their places
+  rankName(row: number): string;  // "rank 5", "pid 4711", "pid 4711/GPU 1"
   shortName(row: number): string;  // "5"
   place(row: number): string;  // "n1, GPU 5"
-  rowOfRank(rank: number): number;  // -1: not heard
+  rowOfRank(rank: number): number;  // -1: it did not report
   key(row: number): string;  // the rank's, whatever its row is in newer data
   rowOfKey(key: string): number;  // -1: there is none
 }
 
-function parse(id: string): any { return JSON.parse(document.getElementById(id)!.textContent!); }
+function parse<T>(id: string): T { return JSON.parse(document.getElementById(id)!.textContent!); }
 
 // Of a page that is a file: the documents are in it.
-export function embedded(): Data { return dataOf(parse('report-data'), parse('page-data'), ''); }
+export function embedded(): Data { return dataOf(parse<Report>('report-data'), parse<RawPageData>('page-data'), ''); }
 
 // Of a page that is served: both documents of one version, or null while there are none.
 export async function fetched(): Promise<Data | null> {
@@ -174,20 +129,19 @@ export async function fetched(): Promise<Data | null> {
   return null;
 }
 
-interface DuplicateRank { rank: number; pids: number[] }
-
 function dataOf(report: Report, raw: RawPageData, version: string): Data {
   const rows = new Map<number, number>();
-  const key = (row: number): string => `${report.ranks[row].host}/${report.ranks[row].pid}`;
+  const key = (row: number): string => `${report.ranks[row].host}/${report.ranks[row].pid}/${report.ranks[row].gpu}`;
   const rowsOfKeys = new Map(report.ranks.map((_, row) => [key(row), row]));
   report.ranks.forEach((rank, row) => { if (rank.rank !== null && !rows.has(rank.rank)) rows.set(rank.rank, row); });
-  const duplicates = new Map((report.conditions.duplicate_ranks as DuplicateRank[]).flatMap(({rank, pids}) => pids.map(pid => [pid, rank] as const)));
+  const duplicates = new Map(report.conditions.duplicate_ranks.flatMap(({rank, pids}) => pids.map(pid => [pid, rank] as const)));
+  const gpuOf = (row: number): string => report.ranks[row].gpu === null ? '' : `/GPU ${report.ranks[row].gpu}`;
   const processOf = (row: number): string => duplicates.get(report.ranks[row].pid) === report.ranks[row].rank ? ` (pid ${report.ranks[row].pid})` : '';
   return {
-    version, report, names: raw.names, timelines: raw.timelines, memory: raw.memory, kernels: raw.kernels ?? report.top_kernels,
+    version, report, names: raw.names, timelines: raw.timelines, memory: raw.memory, pictures: raw.pictures, kernels: raw.kernels ?? report.top_kernels,
     grid: raw.steps === null ? null : new StepGrid(raw.steps),
-    rankName: row => report.ranks[row].rank === null ? `pid ${report.ranks[row].pid}` : `rank ${report.ranks[row].rank}` + processOf(row),
-    shortName: row => String(report.ranks[row].rank ?? report.ranks[row].pid),
+    rankName: row => (report.ranks[row].rank === null ? `pid ${report.ranks[row].pid}` : `rank ${report.ranks[row].rank}` + processOf(row)) + gpuOf(row),
+    shortName: row => String(report.ranks[row].rank ?? report.ranks[row].pid) + gpuOf(row),
     place: row => report.ranks[row].host + (report.ranks[row].device === null ? '' : `, GPU ${report.ranks[row].device}`),
     rowOfRank: rank => rows.get(rank) ?? -1, key, rowOfKey: wanted => rowsOfKeys.get(wanted) ?? -1,
   };

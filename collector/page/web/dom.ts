@@ -78,7 +78,8 @@ let drawings: Drawing[] = [];
 // The page is built anew: what was drawn before is gone.
 export function forgetDrawings(): void { drawings = []; }
 
-// Calls draw(width) whenever the width changes, and on redrawAll. Returns what draws again at the same width.
+// Calls draw(width) whenever the width changes, and on redrawAll. Returns a function that draws again at the
+// same width.
 export function responsive(element: HTMLElement, draw: (width: number) => void): () => void {
   let width = 0;
   const redraw = () => { if (width > 0) draw(width); };

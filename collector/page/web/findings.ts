@@ -24,10 +24,10 @@ function card(data: Data, store: Store, index: number): HTMLElement {
   const finding = data.report.findings[index];
   const problem = finding.severity !== 'info';
   const choose = h('button', {type: 'button', class: 'choose', 'aria-pressed': 'false'}, finding.statement);
-  const picture = pictureOf(data, finding);
-  const kind = finding.id === 'healthy' ? 'fine' : finding.severity;
-  const root = h('article', {class: `finding ${kind}`, 'data-id': finding.id},
-                 h('span', {class: 'mark', 'aria-hidden': 'true'}, finding.id === 'healthy' ? '✓' : kMarks[finding.severity]),
+  const picture = pictureOf(data, index);
+  const fine = data.pictures[index] === 'whole_step';
+  const root = h('article', {class: `finding ${fine ? 'fine' : finding.severity}`, 'data-id': finding.id},
+                 h('span', {class: 'mark', 'aria-hidden': 'true'}, fine ? '✓' : kMarks[finding.severity]),
                  h('div', {class: 'words'},
                    h('h3', {}, choose),
                    finding.evidence ? h('p', {}, finding.evidence) : null,

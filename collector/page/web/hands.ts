@@ -21,7 +21,7 @@ function busy(): boolean {
   return pressed || listOpen || (marked !== null && marked.type === 'Range');
 }
 
-// Settles when the hands are free.
+// Resolves when the viewer is not in the middle of anything.
 export async function handsFree(): Promise<void> {
   const until = performance.now() + kMostMs;
   while (busy() && performance.now() < until) await new Promise(resolve => setTimeout(resolve, kPollMs));

@@ -22,10 +22,10 @@ function title(data: Data): string {
 function doubts(data: Data): string[] {
   const t = data.report.trust;
   const out: string[] = [];
-  const lost = Object.values(t.lost as Record<string, number>).reduce((sum, n) => sum + n, 0);
+  const lost = Object.values(t.lost).reduce((sum, n) => sum + n, 0);
   if (lost > 0) out.push(`${plural(lost, 'record')} lost, coverage ${percent(t.coverage ?? 1)}`);
   if (t.timing_source !== 'cupti_activity') out.push(`GPU times: ${kTimingWords[t.timing_source]}`);
-  const left = t.cut_off.filter((c: any) => c.by === 'collector').length;
+  const left = t.cut_off.filter(c => c.by === 'collector').length;
   if (t.cut_off.length > left) out.push(`${plural(t.cut_off.length - left, 'process', 'processes')} exited uncleanly`);
   if (left > 0) out.push(`the collector ended before ${plural(left, 'process', 'processes')}`);
   if (t.damaged_logs.length > 0) out.push(plural(t.damaged_logs.length, 'damaged log'));

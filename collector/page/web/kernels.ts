@@ -20,7 +20,7 @@ function shortName(name: string): string {
 }
 
 function classBar(data: Data): HTMLElement {
-  const classes: {class: string; share: number; total_ns: number}[] = data.report.compute.classes.filter((k: any) => k.share > 0);
+  const classes = data.report.compute.classes.filter(k => k.share > 0);
   return h('div', {},
            h('div', {class: 'share-bar', role: 'img', 'aria-label': `Kernel time by class: ${classes.map(k => `${k.class} ${percent(k.share)}`).join(', ')}`},
              ...classes.map(k => h('i', {class: classCss(k.class), style: `flex-grow:${k.share}`, title: `${k.class} ${percent(k.share)}`}))),

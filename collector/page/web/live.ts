@@ -1,4 +1,5 @@
-// A page that a collector serves: what the job does now, and newer documents whenever there are some.
+// The live part of a page that a collector serves: a status line for the running job, and new documents as
+// they are made.
 import {fetched, Data} from './data';
 import {h} from './dom';
 import {handsFree} from './hands';
@@ -22,11 +23,12 @@ class LiveLine {
     this.say(hangs.length > 0 ? 'stuck' : 'running', `Live: ${words.join(', ') || 'no steps yet'}`);
   }
   lost(): void { if (!this.over) this.say('stuck', 'The collector does not answer; trying again ...'); }
-  // Nothing but the end is news from now on.
+  // Ignores further status updates; only the end is still shown.
   hush(): void { this.over = true; }
-  // Of a run that was over from the start nothing needs to be said.
-  end(seenRunning: boolean): void {
-    if (seenRunning) this.say('over', 'The run is over');
+  // A run that was over from the start needs no line.
+  end(seenRunning: boolean, complete: boolean): void {
+    if (!complete) this.say('stuck', 'The run is over; its last numbers did not arrive: see the report in the run directory');
+    else if (seenRunning) this.say('over', 'The run is over');
   }
   private say(css: string, words: string): void {
     this.root.className = css;
@@ -40,23 +42,26 @@ export function follow(show: (data: Data, line: HTMLElement) => void): void {
   const line = new LiveLine();
   const waiting = h('p', {role: 'status', class: 'waiting'}, 'Waiting for the first process ...');
   document.body.prepend(waiting);
-  let running: Promise<void> | null = null;
+  let running: Promise<boolean> | null = null;
   let again = false;
-  let live = false;  // it was seen running
-  const fetchAll = async (): Promise<void> => {
+  let live = false;  // the page has seen the run running
+  const fetchAll = async (): Promise<boolean> => {
+    let newest = false;
     do {
       await handsFree();
       again = false;
-      const data = await fetched().catch(() => null);  // the collector has gone
+      const data = await fetched().catch(() => null);  // fails if the collector has gone
+      newest = data !== null;
       if (data === null) continue;
       await handsFree();
       waiting.remove();
       show(data, line.root);
     } while (again);
     running = null;
+    return newest;
   };
-  // Settles when what there is now is shown.
-  const refresh = (): Promise<void> => {
+  // Resolves to true once the newest documents are shown, to false if they cannot be fetched.
+  const refresh = (): Promise<boolean> => {
     again = running !== null;
     return running ??= fetchAll();
   };
@@ -70,8 +75,8 @@ export function follow(show: (data: Data, line: HTMLElement) => void): void {
   events.addEventListener('error', () => line.lost());
   events.addEventListener('end', () => {
     line.hush();
-    void refresh().then(() => {  // the last numbers first
-      line.end(live);
+    void refresh().then(newest => {  // show the last numbers before the end
+      line.end(live, newest);
       events.close();
     });
   });

@@ -3,7 +3,7 @@
 import {scaleLinear} from 'd3-scale';
 import {area, curveStepAfter} from 'd3-shape';
 import {bottomAxis, leftAxis} from './chart';
-import {Data, Lifetimes, MemoryBySteps, MemoryLevels} from './data';
+import {Data, MemoryLifetimes, MemoryBySteps, MemoryLevels} from './data';
 import {h, responsive, s, section, select, text} from './dom';
 import {Store} from './selection';
 import {bytes, duration} from './units';
@@ -73,7 +73,7 @@ function details(data: Data, row: number): HTMLElement {
   const rank = data.report.ranks[row];
   const source = rank.memory?.pytorch?.[0] ?? rank.device_memory?.[0];
   const bySteps: MemoryBySteps | null = source?.by_step ?? null;
-  const lifetimes: Lifetimes | null = source?.lifetimes ?? null;
+  const lifetimes: MemoryLifetimes | null = source?.lifetimes ?? null;
   const device = rank.device_memory?.[0];
   const out: (string | null)[] = [];
   if (device) {

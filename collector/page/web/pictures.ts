@@ -1,5 +1,5 @@
-// The small picture beside each finding: one table says which finding gets which.
-import {Data, Finding, kPartClass, kParts, kPartWords, MemoryLevels} from './data';
+// The small pictures beside findings, by the names that the findings' entries have (analysis/finding_rules.h).
+import {Data, Finding, PictureName, kIdleParts, kIdleWords, kPartClass, kParts, kPartWords, MemoryLevels} from './data';
 import {rect, s, text} from './dom';
 import {bytes, duration, percent, rate} from './units';
 
@@ -30,14 +30,14 @@ function bars(label: string, all: Bar[], labelWidth = 34): SVGSVGElement | null 
 }
 
 // The ranks with most of a value, and the named ones whatever they have, in the order of ranks.
-function rankBars(data: Data, finding: Finding, label: string, of: (row: number) => number | null, css: string): SVGSVGElement | null {
-  const named = new Set(finding.about.ranks.map(rank => data.rowOfRank(rank)));
+function rankBars(data: Data, finding: Finding, label: string, of: (row: number) => number | null, css: string,
+                  words: (value: number) => string = duration, named = new Set(finding.about.ranks.map(rank => data.rowOfRank(rank)))): SVGSVGElement | null {
   const rows = data.report.ranks.map((_, row) => row).filter(row => of(row) !== null);
   if (rows.length < 2) return null;
   const order = [...rows].sort((a, b) => Number(named.has(b)) - Number(named.has(a)) || of(b)! - of(a)!);
   const shown = order.slice(0, 8).sort((a, b) => a - b);
   return bars(label, shown.map(row => ({
-    label: data.shortName(row), value: of(row)!, words: duration(of(row)!), css: named.has(row) ? 'late' : css})));
+    label: data.shortName(row), value: of(row)!, words: words(of(row)!), css: named.has(row) ? 'late' : css})));
 }
 
 const causedWait: Picture = (data, finding) => {
@@ -47,6 +47,16 @@ const causedWait: Picture = (data, finding) => {
 
 const computeByRank: Picture = (data, finding) =>
     rankBars(data, finding, 'Compute per step, by rank', row => data.report.ranks[row].steps?.compute_ns.mean ?? null, 'compute');
+
+// The GPU of a process that computes longest is the one that the finding is about.
+const computeByGpu: Picture = (data, finding) => {
+  const of = (row: number): number | null => data.report.ranks[row].steps?.compute_ns.mean ?? null;
+  const busiest = data.report.ranks.reduce((most, _, row) => (of(row) ?? 0) > (of(most) ?? 0) ? row : most, 0);
+  return rankBars(data, finding, 'Compute per step, by GPU', of, 'compute', duration, new Set([busiest]));
+};
+
+const waitsForCpu: Picture = (data, finding) =>
+    rankBars(data, finding, 'Ready to run, without a CPU', row => data.report.ranks[row].host_load?.waits_for_cpu ?? null, 'late', percent);
 
 // The mean step, with one part of it pointed out.
 function stepBar(data: Data, part: string | null, detail: [string, number][] = []): SVGSVGElement | null {
@@ -73,14 +83,12 @@ function stepBar(data: Data, part: string | null, detail: [string, number][] = [
   return svg(detail.length > 0 ? 52 + detail.length * 15 : 42, `A mean step of ${duration(steps.time_ns.mean)}: ${words}`, ...children);
 }
 
-const kIdleWords: Record<string, string> = {host_bound_ns: 'host-bound', input_ns: 'input', sync_ns: 'sync', launch_gap_ns: 'launch gaps'};
-
 function idleBecause(first: string): Picture {
   return data => {
-    const idle = data.report.steps?.idle ?? {};
-    const detail = Object.entries(kIdleWords).filter(([key]) => idle[key] && idle[key].mean > 0)
-                       .sort(([a], [b]) => Number(b === first) - Number(a === first) || idle[b].mean - idle[a].mean)
-                       .map(([key, words]): [string, number] => [words, idle[key].mean]);
+    const idle = data.report.steps?.idle;
+    const detail = idle === undefined ? [] : kIdleParts.filter(key => idle[key].mean > 0)
+                       .sort((a, b) => Number(b === first) - Number(a === first) || idle[b].mean - idle[a].mean)
+                       .map((key): [string, number] => [kIdleWords[key], idle[key].mean]);
     return stepBar(data, 'idle_ns', detail);
   };
 }
@@ -93,7 +101,7 @@ const exposed: Picture = data => {
 };
 
 const buckets: Picture = data => {
-  const sizes: any[] = data.report.communication.buckets?.sizes ?? [];
+  const sizes = data.report.communication.buckets?.sizes ?? [];
   return bars('Buckets by size, transfer time', sizes.slice(0, 6).map((size, i) => ({
     label: bytes(size.size_bytes), value: size.transfer_ns, words: `${duration(size.transfer_ns)} x${size.calls_per_step.toFixed(0)}`,
     css: i === 0 ? 'late' : 'comm'})), 70);
@@ -157,13 +165,13 @@ const reserved: Picture = (data, finding) => {
 };
 
 // Step time over the run, with single steps or the warm-up pointed out.
-const stepTimes: Picture = (data, finding) => {
+const stepTimes = (warmupOf: (data: Data) => number): Picture => (data, finding) => {
   const grid = data.grid;
   if (!grid) return null;
   const height = 70;
   const values = columnMeans(data);
   const marked = new Set(finding.about.steps.map(step => grid.columnOf(step)));
-  const warmup = finding.id === 'warmup-dominated' ? data.report.steps?.warmup_count ?? 0 : 0;
+  const warmup = warmupOf(data);
   const top = Math.max(...values.filter(value => !Number.isNaN(value)), 1);
   const width = kWidth / grid.columns;
   const path: Record<string, string> = {quiet: '', late: ''};
@@ -211,6 +219,41 @@ const rankSquares: Picture = (data, finding) => {
   return svg(Math.ceil(total / each) * size, names ? `Ranks at fault: ${names}, of ${total}` : `${total} ranks`, ...children);
 };
 
+// One square for each GPU that the program sees: those that it does not use stand out.
+const gpuSquares: Picture = data => {
+  const {devices, idle_devices} = data.report.conditions;
+  const place = (d: {host: string; ordinal: number}): string => `${d.host} ${d.ordinal}`;
+  const idle = new Set(idle_devices.map(place));
+  const size = 26;
+  const each = Math.floor(kWidth / size);
+  const children: SVGElement[] = [text(0, 11, 'GPUs, unused ones marked')];
+  devices.forEach((device, i) => {
+    const x = i % each * size;
+    const y = kCaption + Math.floor(i / each) * size;
+    const late = idle.has(place(device));
+    children.push(rect(x + 1, y + 1, size - 2, size - 2, late ? 'late' : 'quiet', `GPU ${device.ordinal} on ${device.host}`),
+                  text(x + size / 2, y + 17, `${device.ordinal}`, 'middle', late ? 'on-late' : ''));
+  });
+  const names = idle_devices.map(d => d.ordinal).join(', ');
+  return svg(kCaption + Math.ceil(devices.length / each) * size, `Unused of ${devices.length} GPUs: ${names}`, ...children);
+};
+
+const idleGpus: Picture = data => bars('Memory on GPUs where nothing computes', data.report.conditions.idle_devices.slice(0, 8).map(d => ({
+  label: `GPU ${d.ordinal}`, value: d.peak_bytes, words: bytes(d.peak_bytes), css: 'late'})), 44);
+
+// The run until its GPUs got no more work, and since then.
+const standstill: Picture = data => {
+  const hang = data.report.hangs.find(h => h.kind === 'no_work');
+  const all: number = data.report.conditions.duration_ns;
+  if (!hang || all <= 0) return null;
+  const still = Math.min(hang.waiting_ns, all);
+  const x = (1 - still / all) * kWidth;
+  const worked = `${duration(all - still)} with GPU work`;
+  const none = `none for ${duration(still)}`;
+  return svg(58, `${worked}, then ${none}`, text(0, 11, worked), rect(0, kCaption, x, 22, 'quiet', worked), rect(x, kCaption, kWidth - x, 22, 'late', none),
+             text(kWidth, 54, none, 'end'));
+};
+
 // From when to when each rank ran.
 const lifelines: Picture = (data, finding) => {
   const c = data.report.conditions;
@@ -243,23 +286,17 @@ const overhead: Picture = data => {
                             {label: 'profiling', value: share, words: percent(share), css: 'late'}], 58);
 };
 
-const kPictures: Record<string, Picture> = {
-  'out-of-memory': memory, 'allocation-failed': memory, 'memory-leak': memory, 'memory-pressure': memory,
-  'fragmentation': reserved, 'pool-footprint': memory,
-  'rank-died': lifelines, 'rank-stopped': lifelines, 'rank-cut-off': lifelines,
-  'hang-mismatch': rankSquares, 'hang-missing-rank': rankSquares, 'hang-all-issued': rankSquares, 'hang-over': rankSquares,
-  'shared-device': rankSquares, 'ranks-missing': rankSquares,
-  'straggler-slow-gpu': causedWait, 'straggler-more-work': causedWait, 'straggler-late-launch': causedWait,
-  'straggler-late-input': causedWait, 'straggler-slow-copies': causedWait, 'straggler-unexplained': causedWait,
-  'straggler-intermittent': causedWait, 'imbalance': causedWait, 'two-speeds': computeByRank,
-  'slow-network': network, 'bucket-too-large': buckets, 'bucket-too-small': buckets, 'communication-unheard': exposed,
-  'communication-bound': exposed, 'poor-overlap': exposed, 'pipeline-bubble': bubble,
-  'input-bound': idleBecause('input_ns'), 'launch-bound': idleBecause('host_bound_ns'), 'sync-in-loop': idleBecause('sync_ns'),
-  'pageable-copies': data => stepBar(data, 'copy_ns'), 'low-mfu': data => stepBar(data, 'compute_ns'),
-  'healthy': data => stepBar(data, null), 'long-steps': stepTimes, 'warmup-dominated': stepTimes,
-  'records-lost': coverage, 'capture-incomplete': coverage, 'costly-capture': overhead,
+const kDrawn = {
+  memory, reserved, idle_gpus: idleGpus, gpus: gpuSquares, lifelines, ranks: rankSquares, standstill, caused_wait: causedWait,
+  compute_by_rank: computeByRank, compute_by_gpu: computeByGpu, waits_for_cpu: waitsForCpu, network, buckets, exposed, bubble,
+  idle_input: idleBecause('input_ns'), idle_launch: idleBecause('host_bound_ns'), idle_sync: idleBecause('sync_ns'),
+  idle_memory: idleBecause('memory_ns'), idle_pause: idleBecause('pause_ns'),
+  copies: (data: Data) => stepBar(data, 'copy_ns'), compute: (data: Data) => stepBar(data, 'compute_ns'), whole_step: (data: Data) => stepBar(data, null),
+  step_times: stepTimes(() => 0), warmup: stepTimes(data => data.report.steps?.warmup_count ?? 0), coverage, overhead,
 };
+const kPictures: Record<PictureName, Picture> = kDrawn;
 
-export function pictureOf(data: Data, finding: Finding): SVGSVGElement | null {
-  return kPictures[finding.id]?.(data, finding) ?? null;
+export function pictureOf(data: Data, index: number): SVGSVGElement | null {
+  const name = data.pictures[index];
+  return name === '' ? null : kPictures[name](data, data.report.findings[index]);
 }

@@ -1,4 +1,4 @@
-// What is selected, and who wants to know: charts never call each other, they follow this.
+// The selection and its listeners: charts never call each other, they follow this.
 
 import {Data, Timeline} from './data';
 import {Settings} from './settings';

@@ -1,9 +1,9 @@
 // The statistics of steps, as the text report prints them.
-import {Data, kPartClass, kParts, kPartWords, Summary} from './data';
+import {Data, kIdleParts, kIdleWords, kPartClass, kParts, kPartWords} from './data';
 import {h, section} from './dom';
 import {duration, percent, plural} from './units';
 
-const kColumns: [string, keyof Summary][] = [['mean', 'mean'], ['p50', 'p50'], ['p95', 'p95'], ['p99', 'p99'], ['max', 'max']];
+const kColumns: [string, 'mean' | 'p50' | 'p95' | 'p99' | 'max'][] = [['mean', 'mean'], ['p50', 'p50'], ['p95', 'p95'], ['p99', 'p99'], ['max', 'max']];
 
 export function stepsTable(data: Data): HTMLElement | null {
   const steps = data.report.steps;
@@ -12,8 +12,8 @@ export function stepsTable(data: Data): HTMLElement | null {
     h('tr', {}, h('th', {scope: 'row'}, css ? h('i', {class: css}) : null, words),
       ...kColumns.map(([, column]) => h('td', {'data-path': `steps.${key}.${column}`, 'data-unit': 'ns'}, duration(steps[key][column]))),
       h('td', {}, percent(steps[key].mean / steps.time_ns.mean)));
-  const idle = Object.entries(steps.idle).filter(([, summary]) => summary.mean > 0.0005 * steps.time_ns.mean)
-                   .map(([key, summary]) => `${key.replace(/_ns$/, '').replace('host_bound', 'host-bound').replace('launch_gap', 'launch gaps')} ${duration(summary.mean)}`);
+  const idle = kIdleParts.filter(key => steps.idle[key].mean > 0.0005 * steps.time_ns.mean)
+                   .map(key => `${kIdleWords[key]} ${duration(steps.idle[key].mean)}`);
   const phases = steps.phases.filter(phase => phase.time_ns.mean > 0).map(phase => `${phase.name} ${duration(phase.time_ns.mean)}`);
   const facts = [
     plural(steps.count, 'step'), steps.warmup_count > 0 ? `${plural(steps.warmup_count, 'warm-up step')} excluded` : '',

@@ -1,12 +1,12 @@
 // The tables: ranks, collectives, phases, communicators.
-import {Collective, Data, kPartClass, kParts, kPartWords, Rank} from './data';
+import {Collective, Communicator, Data, kPartClass, kParts, kPartWords, Phase, Rank} from './data';
 import {h, section} from './dom';
 import {Store} from './selection';
 import {Column, table} from './table';
 import {bytes, count, duration, percent, rate, shortComm} from './units';
 
 function peakOf(rank: Rank): number {
-  return Math.max(0, ...Object.values(rank.memory).map((kind: any) => kind?.high_water_bytes ?? 0));
+  return Math.max(0, ...Object.values(rank.memory).map(kind => kind !== undefined && 'high_water_bytes' in kind ? kind.high_water_bytes : 0));
 }
 
 function stepBar(rank: Rank, longest: number): HTMLElement {
@@ -74,8 +74,8 @@ export function phases(data: Data, store: Store): HTMLElement | null {
   const rows = data.report.phases;
   if (rows.length === 0) return null;
   const {root, body} = section('phases', 'Annotated ranges');
-  const time = (title: string, of: (phase: any) => number): Column<any> => ({title, number: of, text: phase => duration(of(phase))});
-  body.append(table<any>({
+  const time = (title: string, of: (phase: Phase) => number): Column<Phase> => ({title, number: of, text: phase => duration(of(phase))});
+  body.append(table<Phase>({
     id: 'phase-table', label: 'Annotated ranges', rows, most: 16, search: rows.length > 8 ? 'Search' : undefined,
     matches: (phase, words) => phase.path.toLowerCase().includes(words),
     columns: [{title: 'range', text: phase => phase.path, wide: true}, {title: 'instances', number: phase => phase.host_time_ns.count, text: phase => count(phase.host_time_ns.count)},
@@ -88,8 +88,8 @@ export function communicators(data: Data, store: Store): HTMLElement | null {
   const rows = data.report.communicators;
   if (rows.length === 0) return null;
   const {root, body} = section('communicators', 'Communicators');
-  const hosts = (c: any): string => c.hosts === 0 ? '-' : c.ranks_per_host && c.ranks_per_host[0] !== c.ranks_per_host[1] ? `${c.hosts} (${c.ranks_per_host[0]} to ${c.ranks_per_host[1]} ranks each)` : String(c.hosts);
-  body.append(table<any>({
+  const hosts = (c: Communicator): string => c.hosts === 0 ? '-' : c.ranks_per_host && c.ranks_per_host[0] !== c.ranks_per_host[1] ? `${c.hosts} (${c.ranks_per_host[0]} to ${c.ranks_per_host[1]} ranks each)` : String(c.hosts);
+  body.append(table<Communicator>({
     id: 'communicator-table', label: 'Communicators', rows, most: 16, search: rows.length > 16 ? 'Search' : undefined,
     matches: (c, words) => `${c.comm} ${c.name ?? ''} ${Object.keys(c.operations).join(' ')}`.toLowerCase().includes(words),
     columns: [{title: 'communicator', text: c => c.name ? `${c.name} (${shortComm(c.comm)})` : shortComm(c.comm)},
@@ -98,6 +98,6 @@ export function communicators(data: Data, store: Store): HTMLElement | null {
               {title: 'members', text: c => c.members.length > 12 ? `${c.members.slice(0, 12).join(', ')} ...` : c.members.join(', ') || '-'},
               {title: 'made by', text: c => c.made_by ?? '-'}, {title: 'ran as', text: c => c.ran_as ?? '-'},
               {title: 'calls', number: c => c.calls, text: c => count(c.calls)}, {title: 'bytes', number: c => c.bytes, text: c => bytes(c.bytes)},
-              {title: 'operations', text: c => Object.entries(c.operations).map(([op, sum]: [string, any]) => `${op} ${count(sum.calls)}`).join(', ') || '-', wide: true}]}, store.settings));
+              {title: 'operations', text: c => Object.entries(c.operations).map(([op, sum]) => `${op} ${count(sum.calls)}`).join(', ') || '-', wide: true}]}, store.settings));
   return root;
 }

@@ -19,8 +19,8 @@ using guest::bound;
 
 namespace {
 
-// A guest's handle means nothing to CUPTI's functions for subscriptions, which it answers as CUPTI does where
-// both kinds of functions are used.
+// CUPTI's subscription functions do not know a guest's handle: returns CUPTI's error for mixing both kinds of
+// functions.
 template <auto Function>
 struct ForSubscriptions;
 template <typename... Arguments,
@@ -42,7 +42,7 @@ struct OnOurs<Function> {
   }
 };
 
-// A tool may be closed as soon as this has returned: nothing of it is called any more.
+// A tool may be unloaded as soon as this has returned, so none of its functions may be called after it.
 CUptiResult CUPTIAPI Finalize() {
   const bool ours = guest::Receiving();
   const CUptiResult result = ours ? CUPTI_SUCCESS : bound.Finalize();
@@ -77,7 +77,7 @@ void WatchForGuests(const CuptiApi* api) noexcept {
 void ReceiveGuests(const BrokerHost& session) noexcept {
   guest::host = session;
   guest::received.store(true, std::memory_order_release);
-  guest::MaybeGone();  // what had CUPTI before us
+  guest::MaybeGone();  // a tool that had CUPTI before us may have left
 }
 
 void SendGuestsAway() noexcept { guest::received.store(false, std::memory_order_release); }
@@ -155,14 +155,6 @@ void* BrokerAnswer(void* handle, const char* symbol, const void* value) noexcept
   if (real == nullptr || real == value || !IsServedCopy(handle, value)) return nullptr;
   void* const replacement = BrokerReplacement(symbol, real);
   return replacement != nullptr ? replacement : real;
-}
-
-void ForgetGuestsForTest() noexcept {
-  guest::ForgetForTest();
-  guest::ForgetCallbacksForTest();
-  guest::ForgetKindsForTest();
-  guest::ForgetBuffersForTest();
-  guest::ForgetClockForTest();
 }
 
 }  // namespace gpuprobe::injector

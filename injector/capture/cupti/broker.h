@@ -13,10 +13,10 @@
 //
 // From CUPTI 13.4 on there may be several (many_subscribers.h). Then a tool that subscribes with
 // cuptiSubscribe_v2 gets a subscription of its own from CUPTI, and only the others are our guests. With an
-// older CUPTI or driver, a tool that wants company gets the answer that it would get beside any other tool,
-// and may then ask as a tool of the old kind does.
+// older CUPTI or driver, cuptiSubscribe_v2 fails as it would beside any other tool, and the tool may then use
+// the old function.
 //
-// This header leads a tool's calls to us. What answers them has a file for each subject: guest_callbacks.h
+// This header redirects a tool's calls to us. They are answered in a file for each subject: guest_callbacks.h
 // (its subscription), guest_records.h (which records are its), guest_buffers.h (how they reach it) and
 // guest_clock.h (its clock).
 //
@@ -32,17 +32,17 @@
 
 namespace gpuprobe::injector {
 
-// What the session tells the broker about itself.
+// What the broker needs from the session.
 struct BrokerHost {
   CUpti_SubscriberHandle subscriber = nullptr;
   bool others_allowed = false;  // CUPTI has several subscribers (many_subscribers.h)
-  // Both of what must stay enabled for us.
+  // Whether we need this kind or callback to stay enabled.
   bool (*needs_kind)(void* self, CUpti_ActivityKind kind) noexcept = nullptr;
   bool (*needs_callback)(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept = nullptr;
   // The program has made a CUDA graph.
   bool (*graphs_made)() noexcept = nullptr;
-  // CUPTI's buffer callbacks are ours again: a tool's call that began before we subscribed may have taken
-  // them afterwards.
+  // Registers our buffer callbacks with CUPTI again: a tool's call that began before we subscribed may have
+  // replaced them afterwards.
   void (*take_buffers_back)(void* self) noexcept = nullptr;
   void* self = nullptr;
   uint32_t precautions = 0;  // proto/cupti_versions.h
@@ -72,7 +72,5 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept;
 // The same for an answer of dlsym. A tool that brings its own libcupti gets the functions of ours if ours is
 // as new or newer, because the driver serves one copy: each record starts with the older record's members.
 void* BrokerAnswer(void* handle, const char* symbol, const void* value) noexcept;
-
-void ForgetGuestsForTest() noexcept;
 
 }  // namespace gpuprobe::injector

@@ -37,7 +37,7 @@ class BufferPool {
   // Init.
   void Aim(size_t bytes) noexcept;
 
-  // Null instead of the discard buffer, from now on.
+  // From now on Take returns null instead of the discard buffer.
   void MayDecline() noexcept { may_decline_.store(true, std::memory_order_relaxed); }
 
   // A zeroed buffer and its size, whole as long as there is one.

@@ -68,14 +68,7 @@ void CountRefusedApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
 }
 
 constinit GraphNodeHooks graph_node_hooks;
+constinit CopyHooks copy_hooks;
 constinit NewLibraryHook new_library_hook = nullptr;
-
-void ClearApiHooksForTest() noexcept {
-  graph_node_hooks = {};
-  new_library_hook = nullptr;
-  refused_hooks.store(0);
-  for (HookPlace& place : driver_places) place = {};
-  for (HookPlace& place : runtime_places) place = {};
-}
 
 }  // namespace gpuprobe::injector

@@ -19,7 +19,7 @@ namespace gpuprobe::injector {
 using ApiHook = void (*)(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept;
 
 inline constexpr uint32_t kMaxCallbackId = 1024;  // CUDA 13.0 has 800 driver functions
-inline constexpr int kHooksPerSite = 2;
+inline constexpr int kHooksPerSite = 3;
 
 // Adds a hook for one function and site. `domain` is the driver's or the runtime's API. False when the id is
 // out of range or the place is taken kHooksPerSite times. Hooks of one place run in the order in which they
@@ -56,12 +56,18 @@ struct GraphNodeHooks {
 // Set before the session starts. Null functions: no hook.
 extern GraphNodeHooks graph_node_hooks;
 
+// A copy or memset was launched inside an NCCL call, or turns out to be captured as a node of a CUDA graph.
+// The rules of GraphNodeHooks hold.
+struct CopyHooks {
+  void (*launched)(ThreadState& thread, uint32_t correlation) noexcept = nullptr;
+  void (*captured)(ThreadState& thread) noexcept = nullptr;
+};
+extern CopyHooks copy_hooks;
+
 // Called when a stream was made or a module (a library's kernels) was loaded, which is what a newly opened
 // library does first. On the application's thread, inside a guard. Set before the session starts; null: no
 // hook.
 using NewLibraryHook = void (*)() noexcept;
 extern NewLibraryHook new_library_hook;
-
-void ClearApiHooksForTest() noexcept;
 
 }  // namespace gpuprobe::injector

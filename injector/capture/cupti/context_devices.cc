@@ -21,7 +21,7 @@ void NoteContextDevice(const void* context, int32_t device) noexcept {
   for (Entry& entry : entries) {
     const void* seen = entry.context.load(std::memory_order_acquire);
     if (seen == nullptr) {
-      // Nobody asks for the device of a context that is only being made.
+      // No thread asks for the device of a context that is still being created.
       entry.device.store(device, std::memory_order_relaxed);
       if (entry.context.compare_exchange_strong(seen, context, std::memory_order_acq_rel)) return;
     }
@@ -40,10 +40,6 @@ int32_t DeviceOfContext(const void* context) noexcept {
     if (seen == nullptr) break;
   }
   return -1;
-}
-
-void ClearContextDevicesForTest() noexcept {
-  for (Entry& entry : entries) entry.context.store(nullptr);
 }
 
 }  // namespace gpuprobe::injector

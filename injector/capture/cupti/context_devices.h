@@ -17,6 +17,4 @@ void NoteContextDevice(const void* context, int32_t device) noexcept;
 
 int32_t DeviceOfContext(const void* context) noexcept;
 
-void ClearContextDevicesForTest() noexcept;
-
 }  // namespace gpuprobe::injector

@@ -299,8 +299,9 @@ void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
   }
 }
 
-// CUPTI does not go on behind a record that it cannot read: all that would fit there is lost. Records are as
-// far apart there as before it (but for overheads, which are small and rare), or as kernels are.
+// CUPTI stops at a record that it cannot read, so all records behind it are lost. Their number is estimated:
+// they are assumed as large as those before it (except overheads, which are small and rare), or as kernel
+// records.
 void Decoder::CountDamaged(uint8_t* buffer, size_t valid_bytes, const CUpti_Activity* last) noexcept {
   const uint8_t* from = buffer;
   size_t record_bytes = kTypicalRecordBytes;
@@ -348,12 +349,12 @@ uint32_t Decoder::InternSite(const CUpti_ActivityKernel4& kernel, uint32_t name_
        .registers_per_thread = kernel.registersPerThread});
 }
 
-// The first record of a site in a buffer, or in the process: the name's text has to be looked at.
+// The first record of a site in a buffer, or in the process: the name's text has to be compared.
 uint32_t Decoder::LookUpSite(const CUpti_ActivityKernel4& kernel, SiteCache* sites, uint32_t epoch) noexcept {
   const uint32_t name_id = stream_->builder.KernelName(kernel.name, epoch);
   if (sites == nullptr) return InternSite(kernel, name_id);
   CachedSite& site = sites->FindOrAdd(kernel);
-  // Also when the pointer means another text now.
+  // Also when the pointer now refers to another text.
   if (site.epoch == 0 || site.name_id != name_id) {
     site.site = InternSite(kernel, name_id);
     site.name_id = name_id;
@@ -493,8 +494,7 @@ void Decoder::DecodePool(const CUpti_Activity* record) noexcept {
                              .device = pool.deviceId});
 }
 
-// CUPTI allocates the details of a full command buffer, and leaves it to whoever gets the record to free
-// them.
+// CUPTI allocates the details of a full command buffer; the record's receiver has to free them.
 void Decoder::DecodeOverhead(const CUpti_Activity* record) noexcept {
   const auto& overhead = As<CUpti_ActivityOverhead>(record);
   const bool has_call = api_->version >= kVersionWithOverheadCalls;

@@ -21,7 +21,8 @@
 
 namespace gpuprobe::injector {
 
-// Records without an end are of work that still runs: they were asked for (CuptiSession::FlushUnfinished).
+// True while unfinished records are requested (CuptiSession::FlushUnfinished): a record without an end is
+// then of work that still runs.
 extern std::atomic<bool> expect_unfinished;
 
 class Decoder {

@@ -29,7 +29,7 @@ GraphPlace* Find(uintptr_t address) noexcept {
   return nullptr;
 }
 
-// Only who has changed the number to kUnseenGraph writes here.
+// Only the thread that changed the number to kUnseenGraph writes here.
 bool Take(GraphPlace& place) noexcept {
   uint32_t number = place.number.load(std::memory_order_relaxed);
   return number != kUnseenGraph && place.number.compare_exchange_strong(number, kUnseenGraph);
@@ -53,7 +53,7 @@ void Remember(uintptr_t address, uint32_t number) noexcept {
 // One driver function may be made of another: the outermost gives the number.
 void OnInstantiating(ThreadState& thread, const CUpti_CallbackData& /*data*/,
                      CUpti_CallbackId /*cbid*/) noexcept {
-  thread.last_launch_correlation = 0;  // the nodes that are made now are not what it launched
+  thread.last_launch_correlation = 0;  // nodes made from now on do not belong to that launch
   if (thread.instantiating_graph == 0)
     thread.instantiating_graph = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
 }

@@ -18,7 +18,7 @@ inline constexpr uint32_t kUnseenGraph = UINT32_MAX;
 // ThreadState::instantiating_graph is its number.
 void AddExecutableGraphHooks() noexcept;
 
-// kUnseenGraph for one that was not seen to be made.
+// kUnseenGraph if its creation was not seen.
 uint32_t NumberOfGraph(const void* executable) noexcept;
 
 }  // namespace gpuprobe::injector

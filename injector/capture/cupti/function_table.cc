@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "injector/base/loaded_objects.h"
 #include "injector/base/text.h"
 
 namespace gpuprobe::injector {
@@ -87,8 +88,8 @@ void* LoadForDriver(const LoadedPaths& paths) noexcept {
   return nullptr;
 }
 
-// From 13.3 on CUPTI answers nothing before it has found a driver, not even its version. What it exports
-// bounds the version from below, which errs on the side of care.
+// From 13.3 on CUPTI does not even report its version before it has found a driver. Its exports give a lower
+// bound of the version, which is the safe side.
 uint32_t LeastVersion(const CuptiApi& api) noexcept {
   if (api.ActivityGetNextRecord_v2 != nullptr) return 130300;
   return api.ActivityEnable_v2 != nullptr ? 130200 : 0;
@@ -114,7 +115,7 @@ int CudaMajorOfRuntime(const char* libcudart_path) noexcept {
 
 bool BindCupti(CuptiApi* api) noexcept {
   LoadedPaths paths;
-  dl_iterate_phdr(NotePath, &paths);
+  AlwaysVisitLoadedObjects(NotePath, &paths);
   void* handle = OpenLoaded(paths);
   if (handle == nullptr) handle = LoadForDriver(paths);
   if (handle == nullptr) return false;

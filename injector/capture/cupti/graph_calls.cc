@@ -41,7 +41,7 @@ GraphCallEvent EventOf(const ThreadState& thread, const CUpti_CallbackData& data
 
 uint64_t NumberOf(const void* handle) noexcept { return reinterpret_cast<uint64_t>(handle); }
 
-// The nodes that are copied meanwhile on this thread belong to what the call makes.
+// Nodes copied on this thread during the call belong to the graph or node that the call makes.
 void OnCopying(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
   thread.graph_copy = data.correlationId;
   thread.graph_copy_is_child = false;
@@ -158,11 +158,13 @@ uint64_t TakeBegin(ThreadState& thread) noexcept {
   return began_ns;
 }
 
-void OnLaunchingGraph(ThreadState& thread, const CUpti_CallbackData&, CUpti_CallbackId) noexcept {
+void OnLaunchingGraph(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  thread.driver_call.name = data.functionName;
   NoteBegin(thread);
 }
 
 void OnGraphLaunched(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  thread.driver_call.End();
   const uint64_t began_ns = TakeBegin(thread);
   if (!any_graph_memory.load(std::memory_order_relaxed) || data.functionParams == nullptr) return;
   const CUresult result = ResultOf(data);
@@ -175,7 +177,7 @@ void OnGraphLaunched(ThreadState& thread, const CUpti_CallbackData& data, CUpti_
   Emit(thread, event);
 }
 
-// At entry: the handle may be given out again before this thread says that it is free.
+// At entry: the handle may be reused before this thread reports that it is free.
 void OnDestroyGraph(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
   if (data.functionParams == nullptr) return;
   GraphCallEvent event = EventOf(thread, data, GraphCall::kGraphDestroyed);

@@ -19,19 +19,11 @@ constinit std::atomic<bool> here{false};
 
 void Came() noexcept { here.store(true, std::memory_order_relaxed); }
 void MaybeGone() noexcept {
-  // While CUPTI is another tool's, that is known of none.
+  // While another tool has CUPTI, no guest is known.
   if (RecordsAnything() || IsSubscribed() || !Receiving()) return;
   here.store(false, std::memory_order_relaxed);
   AskForNoBuffer();
   StopClock();
-}
-
-void ForgetForTest() noexcept {
-  received.store(false);
-  host = {};
-  api = nullptr;
-  bound = {};
-  here.store(false);
 }
 
 }  // namespace guest

@@ -10,7 +10,7 @@
 
 namespace gpuprobe::injector {
 
-// A guest records, or has callbacks.
+// True while a guest records or has callbacks.
 bool GuestIsActive() noexcept;
 
 namespace guest {
@@ -21,7 +21,7 @@ extern const CuptiApi* api;
 // Set before guests are received.
 extern BrokerHost host;
 
-// The guest's calls are answered by us; otherwise they go to CUPTI.
+// True: we answer the guest's calls; false: they go to CUPTI.
 extern std::atomic<bool> received;
 // A forked child has neither CUPTI's threads nor, perhaps, our locks.
 inline bool Receiving() noexcept { return received.load(std::memory_order_acquire) && !InForkedChild(); }
@@ -38,10 +38,8 @@ bool PassOn(CUptiResult* result, Call call) noexcept {
 }
 
 void Came() noexcept;
-// After the guest gave something up: with neither kinds nor a subscription it is gone.
+// Call after the guest gave something up: with neither kinds nor a subscription it is gone.
 void MaybeGone() noexcept;
-
-void ForgetForTest() noexcept;
 
 }  // namespace guest
 }  // namespace gpuprobe::injector

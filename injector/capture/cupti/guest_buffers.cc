@@ -70,7 +70,7 @@ Buffer TakeOpenBuffer() noexcept {
 void PutOpenBuffer(const Buffer& buffer) noexcept {
   {
     const Lock lock(open_mutex);
-    if (complete.load() == nullptr) return;  // it has gone, and wants nothing back
+    if (complete.load() == nullptr) return;  // the guest has gone, and gets nothing back
     if (open_buffer.data == nullptr) {
       open_buffer = buffer;
       return;
@@ -111,8 +111,8 @@ CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requeste
     return result;
   }
   if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  // The tool may hold a lock that its functions take, so they are not called from here. What is in its buffer
-  // comes to the new functions, as CUPTI does it. Another tool gets nothing of it.
+  // The tool may hold a lock that its functions take, so they are not called from here. The new functions get
+  // the records in its buffer, as with CUPTI. Another tool gets none of them.
   const auto before = complete.load();
   const bool same_request = requested == request.load();
   if (before != nullptr && (!same_request || completed != before)) {
@@ -147,8 +147,7 @@ CUptiResult CUPTIAPI FlushAll(uint32_t flags) {
   return result;
 }
 
-// CUPTI's buffers are ours: that they are zeroed, and whether each thread has its own, is not the guest's to
-// say.
+// CUPTI's buffers are ours: a guest may not decide that they are zeroed, or whether each thread has its own.
 CUptiResult CUPTIAPI SetAttribute(CUpti_ActivityAttribute attribute, size_t* bytes, void* value) {
   const bool of_buffers =
       attribute == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER || attribute == kPerThreadBuffers;
@@ -162,14 +161,6 @@ CUptiResult CUPTIAPI NumDropped(CUcontext context, uint32_t stream_id, size_t* d
   if (dropped == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *dropped = dropped_records.exchange(0, std::memory_order_relaxed);
   return CUPTI_SUCCESS;
-}
-
-void ForgetBuffersForTest() noexcept {
-  request.store(nullptr);
-  complete.store(nullptr);
-  dropped_records.store(0);
-  open_buffer = {};
-  buffer_due.store(false);
 }
 
 }  // namespace guest

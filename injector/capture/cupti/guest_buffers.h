@@ -1,6 +1,6 @@
 // The guest's own buffers: how records reach it.
 //
-// One buffer is open at a time. Whoever fills it takes it out, so that nothing is locked while the guest's
+// One buffer is open at a time. A thread takes it out to fill it, so that nothing is locked while the guest's
 // functions run. Thread: any. Allocation: none. Failure: records for which the guest gives no buffer are
 // counted, and it can ask for their number.
 #pragma once
@@ -15,10 +15,10 @@ namespace gpuprobe::injector {
 // On the program's threads, in any callback: asks a guest that records for its first buffer.
 void GiveGuestABuffer() noexcept;
 
-// A tool is known whose buffers those may be that are not ours.
+// True if a known tool may own the buffers that are not ours.
 bool GuestHasBuffers() noexcept;
 
-// Records that it would have had.
+// Counts records that the guest should have received.
 void NoteGuestDropped(size_t records) noexcept;
 
 namespace guest {
@@ -39,27 +39,25 @@ void PutOpenBuffer(const Buffer& buffer) noexcept;
 // Copies a record to the end of `to`, which is handed over and replaced if it is full. The record is from
 // a buffer of `from`'s context and stream.
 void Append(const CUpti_Activity* record, size_t bytes, const Buffer& from, Buffer* to) noexcept;
-// To the guest, as it is.
+// Hands the buffer to the guest unchanged.
 void Complete(const Buffer& buffer) noexcept;
-// The open buffer to the guest, if anything is in it.
+// Hands the open buffer to the guest if it holds records.
 void HandOver() noexcept;
 // The next callback on the program's threads asks the guest for a buffer, as CUPTI does. Some tools take it
 // as a sign that there is something to flush.
 void AskForBuffer() noexcept;
 // The guest has gone: it is not asked before it comes back.
 void AskForNoBuffer() noexcept;
-// It has finalized CUPTI: none of its functions is called again, and what is in its buffer is lost, as it is
-// with CUPTI.
+// The guest has finalized CUPTI: none of its functions is called again, and records in its buffer are lost,
+// as with CUPTI.
 void ForgetBuffers() noexcept;
 
-// What the guest's calls lead to, in place of CUPTI's functions.
+// Called by the guest in place of CUPTI's functions.
 CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                        CUpti_BuffersCallbackCompleteFunc completed);
 CUptiResult CUPTIAPI FlushAll(uint32_t flags);
 CUptiResult CUPTIAPI SetAttribute(CUpti_ActivityAttribute attribute, size_t* bytes, void* value);
 CUptiResult CUPTIAPI NumDropped(CUcontext context, uint32_t stream_id, size_t* dropped);
-
-void ForgetBuffersForTest() noexcept;
 
 }  // namespace guest
 }  // namespace gpuprobe::injector

@@ -148,15 +148,6 @@ CUptiResult CUPTIAPI GetCallbackState(uint32_t* enabled, CUpti_SubscriberHandle 
   return CUPTI_SUCCESS;
 }
 
-void ForgetCallbacksForTest() noexcept {
-  subscribed.store(false);
-  callback.store(nullptr);
-  for (auto& domain : callbacks) {
-    for (auto& word : domain) word.store(0);
-  }
-  callbacks_enabled.store(0);
-}
-
 }  // namespace guest
 
 void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) noexcept {

@@ -18,7 +18,7 @@ void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const vo
 
 namespace guest {
 
-// What the guest's calls lead to, in place of CUPTI's functions of these names.
+// Called by the guest in place of CUPTI's functions of these names.
 CUptiResult CUPTIAPI Subscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
                                void* user_data);
 CUptiResult CUPTIAPI SubscribeV2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
@@ -32,12 +32,11 @@ CUptiResult CUPTIAPI EnableAllDomains(uint32_t enable, CUpti_SubscriberHandle su
 CUptiResult CUPTIAPI GetCallbackState(uint32_t* enabled, CUpti_SubscriberHandle subscriber,
                                       CUpti_CallbackDomain domain, CUpti_CallbackId cbid);
 
-// The handle means nothing to CUPTI, even when we no longer accept guests.
+// True for the handle that we give to guests. It means nothing to CUPTI, even when we no longer accept
+// guests.
 bool IsGuest(CUpti_SubscriberHandle subscriber) noexcept;
 bool IsSubscribed() noexcept;
 void EndSubscription() noexcept;
-
-void ForgetCallbacksForTest() noexcept;
 
 }  // namespace guest
 }  // namespace gpuprobe::injector

@@ -2,13 +2,12 @@
 // unloaded.
 //
 // A tool may be closed (dlclose) as soon as its cuptiFinalize has returned. Another thread may have read the
-// address of one of its functions just before, and not have called it yet. So whoever calls such a function
-// counts itself first and reads the address then; whoever takes the function away does that first and then
-// waits for the count:
+// address of one of its functions just before, and not have called it yet. So a caller first counts itself
+// and then reads the address; cuptiFinalize first clears the address and then waits for the count:
 //
 //   calls a callback                        inside cuptiFinalize
 //   1  Enter                                1  function = null
-//   2  function is not null: call it        2  AwaitOthers: until nobody who may have read it is inside
+//   2  function is not null: call it        2  AwaitOthers: until no thread that may have read it is inside
 //   3  Leave
 //
 // The wait has a limit, because a tool may hold a lock that its function waits for: kLongestWaitMs, once. A
@@ -30,11 +29,11 @@ class Calls {
 
   void Enter() noexcept;
   void Leave() noexcept;
-  // `own` of those in progress are this thread's.
+  // Waits until at most `own` calls, those of this thread, are in progress.
   void AwaitOthers(uint32_t own) noexcept;
 
  private:
-  // A line for each processor or so, as all threads of the program pass here.
+  // About one cache line per processor, since all threads of the program pass here.
   struct alignas(64) Shard {
     std::atomic<uint32_t> inside{0};
   };
@@ -45,17 +44,17 @@ class Calls {
 
   Shard shards_[kShards];
   std::atomic<uint32_t> waiting_{0};
-  std::atomic<uint32_t> left_{0};  // while somebody waits
+  std::atomic<uint32_t> left_{0};  // while a thread waits
 };
 
-// Of the guest's clock, and of its other functions.
+// Counts calls of the guest's clock, and of its other functions.
 extern Calls clock_calls;
 extern Calls calls;
 
-// How deep this thread is in calls of `calls`.
+// How many of these calls are in progress on this thread.
 uint32_t OwnCalls() noexcept;
 
-// A call of `calls`, while this is there.
+// Counts as one call of `calls` while it exists.
 class Call {
  public:
   Call() noexcept;

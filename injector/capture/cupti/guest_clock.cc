@@ -21,9 +21,9 @@ namespace {
 constinit std::atomic<CUpti_TimestampCallbackFunc> clock_of_guest{nullptr};
 constinit std::atomic<bool> runs{false};
 constinit std::atomic<bool> with_cupti{false};  // CUPTI calls our Clock, for good
-constinit std::atomic<bool> due{false};         // CUPTI is to have it once the guest records
+constinit std::atomic<bool> due{false};         // pass it to CUPTI once the guest records
 
-// How the clock goes on while the guest's may not be called.
+// How to extrapolate the clock while the guest's may not be called.
 struct Continuation {
   uint64_t ticks = 0;
   uint64_t monotonic_ns = 0;
@@ -72,7 +72,7 @@ uint64_t Continued(uint64_t monotonic_ns) noexcept {
   return from.ticks + static_cast<uint64_t>(static_cast<int64_t>(passed_ns * from.ticks_per_ns));
 }
 
-// What CUPTI calls.
+// The function that CUPTI calls.
 uint64_t CUPTIAPI Clock() {
   clock_calls.Enter();
   const auto function = runs.load() ? clock_of_guest.load() : nullptr;
@@ -81,7 +81,8 @@ uint64_t CUPTIAPI Clock() {
   return function != nullptr ? ticks : Continued(ReadClock(CLOCK_MONOTONIC));
 }
 
-// All three clocks between two looks at one of them: a thread that is held up anywhere in there shows.
+// Reads all three clocks between two readings of one of them, which shows if the thread was held up in
+// between.
 void TakeReading() noexcept {
   TickClock::Reading best{0, 0, 0, UINT64_MAX};
   for (int i = 0; i < kClockTries && best.error_ns > kGoodClockNs; ++i) {
@@ -107,7 +108,7 @@ Continuation FromReadings() noexcept {
   return {last.ticks, last.monotonic_ns, ticks > 0 && ns > 0 ? ticks / ns : 1};
 }
 
-// Readings before and after CUPTI's own work tell how fast the clock goes.
+// Readings before and after CUPTI's own work show how fast the clock runs.
 CUptiResult GiveToCupti() noexcept {
   due.store(false, std::memory_order_relaxed);
   runs.store(true);
@@ -159,14 +160,6 @@ void EndClock() noexcept {
   StopClock();
   due.store(false, std::memory_order_relaxed);
   clock_of_guest.store(nullptr);
-}
-
-void ForgetClockForTest() noexcept {
-  clock_of_guest.store(nullptr);
-  runs.store(false);
-  with_cupti.store(false);
-  due.store(false);
-  clock_readings = {};
 }
 
 }  // namespace guest

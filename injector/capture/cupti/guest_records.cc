@@ -79,8 +79,8 @@ bool IsForGuest(CUpti_Activity* record) noexcept {
          stamps.start < window.until.load(std::memory_order_relaxed);
 }
 
-// Visits the guest's records with their sizes. A record may be moved to where an earlier one was once it is
-// visited: the one behind it has been found by then.
+// Visits the guest's records with their sizes. After its visit a record may be moved to an earlier place: the
+// next record has been found by then.
 template <typename Visit>
 void ForEachOfGuest(uint8_t* buffer, size_t valid_bytes, Visit visit) noexcept {
   CUpti_Activity* record = nullptr;
@@ -175,15 +175,6 @@ void RestartWindows(uint64_t now) noexcept {
   for (KindWindow& window : windows) {
     if (window.enabled.load(std::memory_order_acquire)) window.from.store(now, std::memory_order_relaxed);
   }
-}
-
-void ForgetKindsForTest() noexcept {
-  for (KindWindow& window : windows) {
-    window.enabled.store(false);
-    window.ever.store(false);
-  }
-  kinds_enabled.store(0);
-  kinds_ever.store(false);
 }
 
 }  // namespace guest

@@ -31,8 +31,8 @@ inline constexpr RecordedKind kRecordedKinds[] = {
 inline constexpr size_t kTypicalRecordBytes = 216;
 
 // Whether we want a record found in one of our buffers; another tool may have enabled its kind
-// (guest_records.h). Details of overheads belong to whoever gets the record, who has to free them: once
-// another tool records overheads, they are its.
+// (guest_records.h). The receiver of an overhead record owns its details and has to free them: once another
+// tool records overheads, that is the other tool.
 inline bool IsRecorded(CUpti_ActivityKind kind) noexcept {
   if (kind == CUPTI_ACTIVITY_KIND_OVERHEAD && IsGuestsKind(kind)) return false;
   if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE) return (recording.kinds & kRecordGraphsWhole) != 0;

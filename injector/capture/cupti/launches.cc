@@ -14,6 +14,7 @@
 #include "injector/core/recording.h"
 #include "injector/core/self_report.h"
 #include "injector/core/step_gate.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::injector {
 
@@ -166,7 +167,7 @@ constexpr CUpti_driver_api_trace_cbid kNoLaunches[] = {
 #endif
 };
 
-// The last records of a context are asked for while it still exists.
+// The last records of a context are requested while it still exists.
 constexpr CUpti_driver_api_trace_cbid kContextEnds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuCtxDestroy,
     CUPTI_DRIVER_TRACE_CBID_cuCtxDestroy_v2,
@@ -176,7 +177,8 @@ constexpr CUpti_driver_api_trace_cbid kContextEnds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset_v2,
 };
 
-// Where a function's parameters hold how many bytes it copies, or elements it fills: nothing makes no record.
+// Where a function's parameters hold the bytes that it copies, or the elements that it fills; with 0 there is
+// no record.
 struct Amount {
   CUpti_driver_api_trace_cbid cbid;
   size_t offset;
@@ -200,7 +202,8 @@ constexpr Amount kCopyAmounts[] = {
 // By function: the amount's offset in the parameters plus one; 0: not known. Filled when the hooks are added.
 constinit uint8_t amount_offsets[kMaxCallbackId] = {};
 
-// True for a launch that must have a record. What a capture takes is only known where nodes are watched.
+// True for a launch that must have a record. Whether a launch was captured is known only where nodes are
+// watched.
 bool MustHaveRecord(const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept {
   if (graph_node_hooks.on_node == nullptr) return false;
   if (data.symbolName != nullptr) return recording.Wants(kRecordKernels);
@@ -209,6 +212,16 @@ bool MustHaveRecord(const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexc
   std::memcpy(&amount, static_cast<const char*>(data.functionParams) + amount_offsets[cbid] - 1,
               sizeof(amount));
   return recording.Wants(kRecordCopies) && amount > 0 && amount >= recording.min_copy_bytes;
+}
+
+// The kernel's owner, in case its record has a wrong name.
+wire::KernelOwner OwnerOf(const char* kernel) noexcept {
+  if (kernel == nullptr || !CuptiSession::names_may_be_stale()) [[likely]]
+    return wire::KernelOwner::kKernelOwnerNotSaid;
+  constexpr size_t kEnough = 64;  // more than any prefix
+  return gpuprobe::nccl::IsKernelName({kernel, strnlen(kernel, kEnough)})
+             ? wire::KernelOwner::kKernelOwnerNccl
+             : wire::KernelOwner::kKernelOwnerOther;
 }
 
 void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t graph,
@@ -222,36 +235,28 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
   }
   const uint64_t range = InnermostRange(thread);
   const uint64_t now = Stamp();
-  if (data.symbolName != nullptr) {
-    thread.launch_weight = PickLaunch(data.correlationId);
-    thread.launch_entered_ns = now;
-  }
+  thread.launch_entered_ns = now;
+  if (data.symbolName != nullptr) thread.launch_weight = PickLaunch(data.correlationId);
   Emit(thread,
        LaunchEvent{.time_ns = now,
                    .range_id = range,
                    .fallback_range_id = range != 0 ? 0 : main_thread_range.load(std::memory_order_relaxed),
                    .correlation = data.correlationId,
                    .graph = graph,
-                   .may_lack_record = may_lack_record ? uint64_t{1} : 0});
-  if (data.symbolName != nullptr || thread.nccl_call_depth == 0) return;
-  if (thread.nccl_copies_plan == 0) {
-    // When room runs out, the last entry is overwritten: the call lasts from the first copy to the last.
-    if (thread.nccl_call_copy_count < kCallCopies) ++thread.nccl_call_copy_count;
-    thread.nccl_call_copies[thread.nccl_call_copy_count - 1] = data.correlationId;
-    return;
-  }
-  // A one-sided call's.
-  ++thread.nccl_copies;
-  TellLastCopy(thread);
-  thread.nccl_last_copy = data.correlationId;
+                   .may_lack_record = may_lack_record ? 1u : 0u,
+                   .owner = static_cast<uint32_t>(OwnerOf(data.symbolName))});
+  if (data.symbolName == nullptr && thread.nccl_call_depth != 0 && copy_hooks.launched != nullptr)
+    copy_hooks.launched(thread, data.correlationId);
 }
 
 void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept {
+  thread.driver_call.name = data.functionName;
   NoteLaunch(thread, data, 0, !MustHaveRecord(data, cbid));
 }
 
 // A launch that was refused leaves no record.
 void OnLaunched(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
+  thread.driver_call.End();
   const auto* result = static_cast<const CUresult*>(data.functionReturnValue);
   if (result == nullptr || *result == CUDA_SUCCESS) [[likely]] {
     if (const uint32_t weight = std::exchange(thread.launch_weight, 0); weight != 0)
@@ -268,8 +273,8 @@ void OnGraphLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Ca
   NoteLaunch(thread, data, NumberOfGraph(arguments == nullptr ? nullptr : arguments->hGraph), true);
 }
 
-// What makes nodes of a graph without launching anything, and what begins a capture: the launch before it is
-// over. Instantiation is seen to by executable_graphs.cc.
+// Calls that make graph nodes without launching anything, or begin a capture: the launch before is over.
+// executable_graphs.cc handles instantiation.
 void OnNoLaunch(ThreadState& thread, const CUpti_CallbackData& /*data*/, CUpti_CallbackId /*cbid*/) noexcept {
   thread.last_launch_correlation = 0;
   CuptiSession::OnGraph();
@@ -280,7 +285,7 @@ void OnContextEnd(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/,
   WakeProbeThread();
 }
 
-// What was in the context went somewhere within the call.
+// The context's memory was released somewhere within the call.
 void OnContextEnded(ThreadState& thread, const CUpti_CallbackData& /*data*/,
                     CUpti_CallbackId /*cbid*/) noexcept {
   Emit(thread, ContextEndEvent{Stamp(), 0});
@@ -288,14 +293,8 @@ void OnContextEnded(ThreadState& thread, const CUpti_CallbackData& /*data*/,
 
 }  // namespace
 
-void TellLastCopy(ThreadState& thread) noexcept {
-  if (thread.nccl_last_copy == 0) return;
-  Emit(thread, PlanLaunchEvent{thread.nccl_copies_plan, thread.nccl_last_copy, 0, 0, 0, 0});
-  thread.nccl_last_copy = 0;
-}
-
 void NoteCaptured(ThreadState& thread, uint64_t node) noexcept {
-  thread.nccl_call_copy_count = 0;  // they have no record
+  if (thread.nccl_call_depth != 0 && copy_hooks.captured != nullptr) copy_hooks.captured(thread);
   if (thread.last_launch_correlation != 0)
     Emit(thread, PlanLaunchEvent{0, thread.last_launch_correlation, 0, node, 0, 0});
 }

@@ -14,11 +14,7 @@ namespace gpuprobe::injector {
 // Adds the hooks to the callback table; before the session chooses its callbacks.
 void AddLaunchHooks() noexcept;
 
-// A node was made for what the thread launches at the moment, if it launches something: the launch is
-// captured.
+// A graph node was made. If the thread is inside a launch, that launch is captured as this node.
 void NoteCaptured(ThreadState& thread, uint64_t node) noexcept;
-
-// The last copy that a one-sided NCCL call launched was not captured, so it belongs to the call's plan.
-void TellLastCopy(ThreadState& thread) noexcept;
 
 }  // namespace gpuprobe::injector

@@ -7,6 +7,7 @@
 
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/core/guard.h"
+#include "injector/core/host_clock.h"
 #include "injector/core/host_state.h"
 
 namespace gpuprobe::injector {
@@ -29,12 +30,14 @@ bool IsMainThread(const ThreadState& thread) noexcept {
 }
 
 void OnWaitBegin(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
+  thread.driver_call.Begin(data.functionName, Stamp());
   if (!IsMainThread(thread)) return;
   main_thread_waits_since_ns.store(NowNs(), std::memory_order_relaxed);
   main_thread_waits_in.store(data.functionName, std::memory_order_release);
 }
 
 void OnWaitEnd(ThreadState& thread, const CUpti_CallbackData& /*data*/, CUpti_CallbackId /*cbid*/) noexcept {
+  thread.driver_call.End();
   if (!IsMainThread(thread)) return;
   main_thread_waits_in.store(nullptr, std::memory_order_relaxed);
   main_thread_waited_until_ns.store(NowNs(), std::memory_order_relaxed);

@@ -6,8 +6,8 @@
 // has this since 13.3; there it could crash when two subscribers switched kinds at once (mended in 13.3
 // Update 1), and has no _v2 form for what guests may ask for: a clock, a type of thread ids. Hence 13.4.
 //
-// SubscribeBesideOthers turns a table's old functions into ones that act on our subscription. So whoever
-// calls CUPTI through the table, such as the decoder, the session and the broker, need not know.
+// SubscribeBesideOthers replaces a table's old functions by ones that act on our subscription, so callers of
+// the table (the decoder, the session, the broker) do not change.
 //
 // Thread: as the functions replaced. Allocation: none. Failure: it returns false, and everything is as with
 // an older CUPTI.
@@ -60,7 +60,8 @@ inline constexpr auto kAttributeClock = static_cast<CUpti_ActivityAttribute>(22)
   X(GetTimestamp_v2, (CUpti_SubscriberHandle, uint64_t*))
 
 // Names us, and allows others; the table's old functions then act on the subscription. False when this CUPTI
-// or the driver does not have several subscribers, or somebody else does not allow them: nothing has changed.
+// or the driver does not support several subscribers, or the first subscriber does not allow others; then
+// nothing has changed.
 bool SubscribeBesideOthers(CuptiApi* api, CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
                            void* data) noexcept;
 
@@ -68,7 +69,7 @@ bool SubscribeBesideOthers(CuptiApi* api, CUpti_SubscriberHandle* subscriber, CU
 CUptiResult SubscribeAlone(const CuptiApi& api, CUpti_SubscriberHandle* subscriber,
                            CUpti_CallbackFunc callback, void* data) noexcept;
 
-// Another tool's cuptiSubscribe_v2 beside us: it is let in whether it asked for company or not.
+// Another tool's cuptiSubscribe_v2 beside us: it is admitted whether or not it allows other subscribers.
 CUptiResult AdmitSubscriber(const CuptiApi& api, CUpti_SubscriberHandle* subscriber,
                             CUpti_CallbackFunc callback, void* data, v2::SubscriberParams* asked) noexcept;
 

@@ -5,11 +5,11 @@
 // ids that run (docs/real-hardware.md). A child's node 12 that carries an NCCL call was copied into a graph
 // as node 27; records of node 31 with the source 27 are that call's.
 //
-// Thread: whoever decodes, under the stream's lock. Allocation: one mapping at Init; pages come with records
-// of graphs. Records of one node may come in any order: what a node carries is reported from the oldest
-// launch on that has shown it, and reported again if an older one turns up. Failure: without it, and
-// before 13.4, such kernels are known by their names only. When two nodes want one place, the older one is
-// forgotten, and reported again when its next record comes.
+// Thread: the decoding one, under the stream's lock. Allocation: one mapping at Init; pages come with records
+// of graphs. Records of one node may come in any order: what a node carries is reported as of the oldest
+// launch that has shown it, and again if an older one turns up. Failure: without the mapping, and before
+// 13.4, such kernels are known by their names only. When two nodes hash to one place, the older one is
+// forgotten, and reported again at its next record.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ class NodeSources {
   struct Place {
     uint64_t node;
     uint64_t source;
-    uint32_t first;  // the oldest launch known to have run it so
-    bool told;       // that it carries a plan, once at least
+    uint32_t first;  // oldest launch that ran it with this source
+    bool told;       // its plan was reported at least once
   };
 
   Mapping memory_;

@@ -31,12 +31,13 @@ namespace {
 constinit std::atomic<CuptiSession*> active_session{nullptr};
 
 constinit std::atomic<bool> graphs_made{false};
+constinit std::atomic<bool> stale_names{false};
 
-// CUPTI may be given no buffer (buffer_pool.h): 12.9.
+// From this version, 12.9, a buffer request may be declined (buffer_pool.h).
 constexpr uint32_t kTakesNoForAnAnswer = 27;
-constexpr size_t kFirstBufferBytes = size_t{64} << 10;  // before anything is known of how much comes
-constexpr uint64_t kAskAgainNs = 1'000'000'000;         // whether another profiler has left
-constexpr uint64_t kBufferNs = 500'000'000;             // what a buffer should hold
+constexpr size_t kFirstBufferBytes = size_t{64} << 10;  // before the rate of records is known
+constexpr uint64_t kAskAgainNs = 1'000'000'000;         // between checks whether another profiler has left
+constexpr uint64_t kBufferNs = 500'000'000;             // time of records that a buffer should hold
 
 // DETAIL_LEVEL_WINDOWS: one second of eight.
 constexpr uint64_t kDetailWindowNs = 1'000'000'000;
@@ -50,7 +51,7 @@ uint64_t ReadClock(clockid_t clock) noexcept {
 uint64_t MonotonicNs() noexcept { return ReadClock(CLOCK_MONOTONIC); }
 uint64_t ThreadCpuNs() noexcept { return ReadClock(CLOCK_THREAD_CPUTIME_ID); }
 
-// The memory that was allocated in a context goes with it, without a call for each.
+// Memory allocated in a context is released with it, without a call for each allocation.
 void ReportContextEnd(CUcontext context) noexcept {
   const Guard guard;
   if (guard) Emit(guard.thread(), ContextEndEvent{Stamp(), reinterpret_cast<uint64_t>(context)});
@@ -92,7 +93,8 @@ CuptiSession::StartResult CuptiSession::Attach(bool beside_others) noexcept {
   }
   beside_others_ = beside_others;
   active_session.store(this, std::memory_order_release);
-  // Before anything is enabled, so that nothing is lost to a tool's call that is on its way to CUPTI.
+  // Before anything is enabled, so that no records are lost to a tool's call that is already on its way to
+  // CUPTI.
   kinds_enabled_.store(true, std::memory_order_relaxed);
   capturing_.store(true, std::memory_order_release);
   ReceiveGuests({.subscriber = subscriber_,
@@ -131,13 +133,13 @@ void CuptiSession::TakeBuffersBack(void* self) noexcept {
   static_cast<void>(session->api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
 }
 
-// Nothing of the driver may be called from here, so whether cuInit is over is not known before the first
-// callback comes; what Attach does, Start does inside cuInit. Graphs that exist already were not seen.
+// The driver may not be called from here, so we learn that cuInit is over only from the first callback.
+// Attach is allowed before that: Start calls it inside cuInit. Existing graphs were not seen.
 void CuptiSession::AttachOnceAlone(uint64_t now_ns) noexcept {
   if (now_ns - other_asked_ns_ < kAskAgainNs) return;
   other_asked_ns_ = now_ns;
   OnGraph();
-  // Who was here alone uses the old functions, and may come back with them.
+  // A tool that had CUPTI alone uses the old functions, and may come back with them.
   const StartResult result = Attach(/*beside_others=*/false);
   if (result == StartResult::kOtherProfiler) return;
   if (Avoids(cupti::kGraphWorkUnjoined)) {
@@ -218,8 +220,8 @@ bool CuptiSession::StaysEnabled(CUpti_ActivityKind kind) const noexcept {
          (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && Avoids(cupti::kKernelsStayEnabled));
 }
 
-// Details of overheads are freed by whoever reads the record (Decoder::DecodeOverhead). The headers do not
-// say who that is where several subscribers get it, so then it is not recorded.
+// The reader of an overhead record frees its details (Decoder::DecodeOverhead). CUPTI's headers do not say
+// which reader that is with several subscribers, so overheads are not recorded then.
 bool CuptiSession::Records(CUpti_ActivityKind kind) const noexcept {
   return IsRecorded(kind) && (kind != CUPTI_ACTIVITY_KIND_OVERHEAD || !beside_others_);
 }
@@ -269,6 +271,8 @@ void CuptiSession::OnGraph() noexcept {
 
 bool CuptiSession::graphs_seen() noexcept { return graphs_made.load(std::memory_order_relaxed); }
 
+bool CuptiSession::names_may_be_stale() noexcept { return stale_names.load(std::memory_order_relaxed); }
+
 // Averaged over some ticks: buffers come back in lumps.
 void CuptiSession::AimBuffers() noexcept {
   constexpr uint64_t kTicks = 4;
@@ -315,7 +319,7 @@ void CuptiSession::FlushUnfinished() noexcept {
 void CuptiSession::Stop() noexcept {
   if (!capturing_.exchange(false, std::memory_order_acq_rel)) return;
   if (api_.ActivityDisable != nullptr) EnableKinds(false);
-  if (GuestIsActive()) return;  // what it has comes through us
+  if (GuestIsActive()) return;  // its records come through us
   if (api_.ActivityDisable != nullptr) Check(api_.ActivityDisable(CUPTI_ACTIVITY_KIND_DEVICE));
   SendGuestsAway();
   if (api_.Unsubscribe != nullptr) Check(api_.Unsubscribe(subscriber_));
@@ -388,6 +392,7 @@ void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, 
 void CuptiSession::NoteModules(CUpti_CallbackId cbid) noexcept {
   if (cbid == CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING) {
     module_unloaded_.store(true, std::memory_order_relaxed);
+    if (Avoids(cupti::kNamesUncertain)) stale_names.store(true, std::memory_order_relaxed);
   } else if (cbid == CUPTI_CBID_RESOURCE_MODULE_LOADED && module_unloaded_.load(std::memory_order_relaxed)) {
     names_uncertain_.store(true, std::memory_order_relaxed);
   }
@@ -448,7 +453,7 @@ void CUPTIAPI CuptiSession::OnBufferRequested(uint8_t** buffer, size_t* bytes, s
 
 void CuptiSession::Decode(uint8_t* buffer, size_t valid_bytes) noexcept {
   const uint64_t began_ns = ThreadCpuNs();
-  // Closed: the collector is gone, nobody will read it.
+  // Closed: the collector is gone, so the records would go nowhere.
   if (CurrentLifecycle() != LifecycleState::kClosed) decoder_.DecodeBuffer(buffer, valid_bytes);
   pool_.GiveBack(buffer, valid_bytes);
   completion_ns_.fetch_add(ThreadCpuNs() - began_ns, std::memory_order_relaxed);

@@ -22,7 +22,7 @@ class CuptiSession {
   enum class StartResult {
     kCapturing,
     kNoCupti,        // no libcupti that could be bound
-    kOtherProfiler,  // somebody else is the one subscriber
+    kOtherProfiler,  // another tool is the one subscriber
     kRefused,        // any other error, see LastCuptiError
     kNoMemory,
   };
@@ -49,19 +49,23 @@ class CuptiSession {
   // of it comes later.
   void FlushUnfinished() noexcept;
 
-  // How much of the device's work is recorded. Windows are open while `now_ns` says so.
+  // Sets how much of the device's work is recorded; at kDetailLevelWindows, `now_ns` decides whether a window
+  // is open.
   void SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept;
 
   // Stops recording kernels for some milliseconds, to see what recording costs (launch_cost.h). Refused once
   // the program makes CUDA graphs: switching kinds around a capture has left kernel activity dead for the
   // rest of the process.
   [[nodiscard]] bool PauseKernels() noexcept;
-  // False when a graph was begun meanwhile, or a guest came: kernels may then be missing, or recorded.
+  // False when a graph was begun or a guest came meanwhile: then some kernels may be missing, or recorded in
+  // spite of the pause.
   bool ResumeKernels() noexcept;
   // The program makes a CUDA graph. On its thread, inside a callback, before the graph is begun.
   static void OnGraph() noexcept;
   static bool graphs_seen() noexcept;
-  // What CUPTI takes to call us around a driver function; 0: not known.
+  // A module was unloaded under a CUPTI that may give its kernels' names to those of later ones.
+  static bool names_may_be_stale() noexcept;
+  // How long CUPTI takes to call us before and after a driver function; 0: not known.
   uint64_t CallbacksNs() const noexcept;
   bool records_kernels() const noexcept {
     return capturing() && kinds_enabled_.load(std::memory_order_relaxed);
@@ -99,7 +103,7 @@ class CuptiSession {
 
   static void TakeCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                            const void* data) noexcept;
-  // Subscribes, and enables everything. With `beside_others` other subscribers are welcome, where CUPTI has
+  // Subscribes, and enables everything. `beside_others` allows other subscribers, where CUPTI supports
   // several (many_subscribers.h).
   StartResult Attach(bool beside_others) noexcept;
   bool EnableEverything() noexcept;

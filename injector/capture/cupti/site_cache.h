@@ -34,13 +34,13 @@ class SiteCache {
  public:
   [[nodiscard]] bool Init() noexcept { return memory_.Map(sizeof(Tables)); }
 
-  // False when there is none to have; Release must follow only after true.
+  // False when the cache is missing or claimed. Call Release only after true.
   [[nodiscard]] bool Claim() noexcept {
     return memory_.data() != nullptr && !claimed_.exchange(true, std::memory_order_acquire);
   }
   void Release() noexcept { claimed_.store(false, std::memory_order_release); }
 
-  // A buffer's epochs count up, and zero is none; sixteen bits of them are kept.
+  // Epochs number the buffers. Sixteen bits are kept; 0 means none.
   void StartEpoch(uint32_t epoch) noexcept {
     if (epoch - oldest_epoch_ < 0x8000) return;
     Forget();
@@ -58,8 +58,8 @@ class SiteCache {
   CachedSite& FindOrAdd(const CUpti_ActivityKernel4& kernel) noexcept;
 
  private:
-  // Sites lie one behind the other in the order in which they came; a table of their numbers, by hash, leads
-  // to them. When they are full they are forgotten. Number 0 is none.
+  // Sites are stored in order of arrival; a hash table of their numbers finds them. When the store is full,
+  // all are forgotten. Number 0 is none.
   static constexpr int kHashBits = 14;
   static constexpr uint32_t kPlaces = 1u << kHashBits;
   static constexpr uint32_t kSites = 8192;
@@ -91,7 +91,7 @@ class SiteCache {
   uint32_t count_ = 1;
 };
 
-// What seldom makes the only difference is left out.
+// Leaves out fields that are seldom the only difference.
 inline uint32_t SiteCache::HashOf(const CUpti_ActivityKernel4& kernel) noexcept {
   const char* shape = ShapeOf(kernel);
   const auto device_context = Load<uint64_t>(shape);

@@ -52,11 +52,4 @@ bool FindStream(const void* handle, StreamIds* ids) noexcept {
   return false;
 }
 
-void ClearStreamsForTest() noexcept {
-  for (StreamPlace& place : places) {
-    place.handle.store(0);
-    place.ids.store(0);
-  }
-}
-
 }  // namespace gpuprobe::injector

@@ -24,6 +24,4 @@ void NoteStream(const void* handle, StreamIds ids) noexcept;
 // False when it is not known.
 bool FindStream(const void* handle, StreamIds* ids) noexcept;
 
-void ClearStreamsForTest() noexcept;
-
 }  // namespace gpuprobe::injector

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "injector/base/loaded_objects.h"
+
 namespace gpuprobe::injector::nccl {
 
 namespace {
@@ -42,12 +44,11 @@ constinit ReadableMemory ElfObject::memory;
 ElfObject::ElfObject(const dl_phdr_info& info) noexcept
     : base_(info.dlpi_addr), file_name_(BaseName(info.dlpi_name)) {
   memory.Forget();
-  Table dynamic{0, 0};
-  ReadHeaders(info, &dynamic);
-  if (dynamic.begin != 0) ReadDynamic(dynamic);
+  ReadHeaders(info);
+  if (dynamic_.begin != 0) ReadDynamic();
 }
 
-void ElfObject::ReadHeaders(const dl_phdr_info& info, Table* dynamic) noexcept {
+void ElfObject::ReadHeaders(const dl_phdr_info& info) noexcept {
   const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   auto at = reinterpret_cast<uintptr_t>(info.dlpi_phdr);
   const uintptr_t headers_end = at + info.dlpi_phnum * sizeof(ElfW(Phdr));
@@ -56,7 +57,7 @@ void ElfObject::ReadHeaders(const dl_phdr_info& info, Table* dynamic) noexcept {
     if (!memory.Get(at, &header)) return;
     const uintptr_t begin = base_ + header.p_vaddr;
     const uintptr_t end = begin + header.p_memsz;
-    if (header.p_type == PT_DYNAMIC) *dynamic = {begin, end};
+    if (header.p_type == PT_DYNAMIC) dynamic_ = {begin, end};
     if (header.p_type == PT_LOAD && segment_count_ < kMostSegments) {
       segments_[segment_count_++] = {begin, end, header.p_flags};
       memory.AddSegment(begin, end);
@@ -69,7 +70,7 @@ void ElfObject::ReadHeaders(const dl_phdr_info& info, Table* dynamic) noexcept {
   }
 }
 
-void ElfObject::ReadDynamic(const Table& dynamic) noexcept {
+void ElfObject::ReadDynamic() noexcept {
   // glibc stores absolute addresses into the entries when it loads an object, but not into the vDSO's.
   const auto absolute = [this](ElfW(Addr) value) { return value < base_ ? value + base_ : value; };
   bool rela_plt = true;
@@ -78,7 +79,7 @@ void ElfObject::ReadDynamic(const Table& dynamic) noexcept {
   size_t slot_count = 0;
   size_t strings_bytes = 0;
   ElfW(Dyn) entry{};
-  for (uintptr_t at = dynamic.begin; at < dynamic.end && memory.Get(at, &entry) && entry.d_tag != DT_NULL;
+  for (uintptr_t at = dynamic_.begin; at < dynamic_.end && memory.Get(at, &entry) && entry.d_tag != DT_NULL;
        at += sizeof(entry)) {
     const ElfW(Addr) pointer = entry.d_un.d_ptr;
     switch (entry.d_tag) {
@@ -90,6 +91,9 @@ void ElfObject::ReadDynamic(const Table& dynamic) noexcept {
         break;
       case DT_STRSZ:
         strings_bytes = entry.d_un.d_val;
+        break;
+      case DT_SONAME:
+        so_name_ = entry.d_un.d_val;
         break;
       case DT_INIT:
         init_ = base_ + pointer;  // the one that the loader leaves as it is
@@ -131,6 +135,21 @@ void ElfObject::ReadDynamic(const Table& dynamic) noexcept {
   if (relative_count <= rela_count) rela_.begin += relative_count * sizeof(ElfW(Rela));
   if (rela_count == 0 || !named) rela_ = {0, 0};
   if (!rela_plt || jump_slots_.begin == 0 || !named) jump_slots_ = {0, 0};
+}
+
+const char* ElfObject::SoName() const noexcept {
+  return so_name_ == 0 ? nullptr : memory.Text(strings_.begin + so_name_, strings_.end);
+}
+
+bool ElfObject::Needs(std::string_view so_name) const noexcept {
+  ElfW(Dyn) entry{};
+  for (uintptr_t at = dynamic_.begin; at < dynamic_.end && memory.Get(at, &entry) && entry.d_tag != DT_NULL;
+       at += sizeof(entry)) {
+    if (entry.d_tag != DT_NEEDED) continue;
+    const char* needed = memory.Text(strings_.begin + entry.d_un.d_val, strings_.end);
+    if (needed != nullptr && so_name == needed) return true;
+  }
+  return false;
 }
 
 const char* ElfObject::NameOf(size_t symbol) const noexcept {
@@ -236,7 +255,7 @@ void* FindInLoadedObjects(const char* name) noexcept {
     const char* name;
     void* found;
   } search{name, nullptr};
-  dl_iterate_phdr(
+  AlwaysVisitLoadedObjects(
       [](dl_phdr_info* info, size_t, void* data) noexcept {
         auto* wanted = static_cast<Search*>(data);
         const ElfObject object(*info);

@@ -32,6 +32,10 @@ class ElfObject {
     return file_name_;
   }  // without folders; empty for the program itself
   uintptr_t Base() const noexcept { return base_; }
+  // As other objects name it when they need it; null if it has no such name. Valid like the object.
+  const char* SoName() const noexcept;
+  // True when the object is linked to the one of that name.
+  bool Needs(std::string_view so_name) const noexcept;
 
   // True when `address` lies in one of the object's segments.
   bool Contains(uintptr_t address) const noexcept;
@@ -81,8 +85,8 @@ class ElfObject {
   // Of the object that is being looked at.
   static ReadableMemory memory;
 
-  void ReadHeaders(const dl_phdr_info& info, Table* dynamic) noexcept;
-  void ReadDynamic(const Table& dynamic) noexcept;
+  void ReadHeaders(const dl_phdr_info& info) noexcept;
+  void ReadDynamic() noexcept;
   const Segment* SegmentOf(uintptr_t address) const noexcept;
   // Null for no symbol, and for names that cannot be read.
   const char* NameOf(size_t symbol) const noexcept;
@@ -103,7 +107,9 @@ class ElfObject {
   uintptr_t relro_start_ = 0;
   uintptr_t relro_end_ = 0;
   uintptr_t symbols_ = 0;
+  Table dynamic_{0, 0};
   Table strings_{0, 0};
+  uintptr_t so_name_ = 0;  // in the strings
   uintptr_t gnu_hash_ = 0;
   uintptr_t sysv_hash_ = 0;
   Table rela_{0, 0};

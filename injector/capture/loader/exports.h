@@ -2,9 +2,9 @@
 // or looked up from then on finds the replacement.
 //
 // Patched relocations (relocations.h) reach only objects that are already there: one that is opened later,
-// and calls the function in its constructor, has its relocations filled in and used before anybody can look.
-// The loader fills them in from the exporting object's .dynsym, where a symbol's value is relative to the
-// object's base. So we store there the distance from the base to the replacement, modulo 2^64:
+// and calls the function in its constructor, has its relocations filled in and used before any scan can find
+// them. The loader fills them in from the exporting object's .dynsym, where a symbol's value is relative to
+// the object's base. So we store there the distance from the base to the replacement, modulo 2^64:
 //
 //   libcupti at 0x7f00'0000'0000, cuptiSubscribe 0x4a140  ->  ours at 0x7e80'0000'1000: 0xffffff80'0000'1000
 //

@@ -3,7 +3,7 @@
 // From Linux 5.14 on that is one call, which brings the pages in (0.5 us); before, it is a look at a byte of
 // each page, and at /proc/self/maps (microseconds to a millisecond). Thread: any, CanWrite one at a time.
 // Allocation: none. Leaves errno as it was. Failure: where the kernel answers no such question (some
-// sandboxes), everything can be read, and nothing written.
+// sandboxes), every page counts as readable and none as writable.
 #pragma once
 
 #include <cstdint>

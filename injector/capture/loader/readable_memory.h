@@ -1,13 +1,13 @@
-// Says whether memory of the program can be read, before it is: an answer instead of a fault.
+// Checks whether program memory is readable before we read it, instead of risking a fault.
 //
 // A loaded object's tables are the program's memory: it may unmap an object's headers to save a page, or take
 // away the right to read its tables, at any moment. Asking the kernel costs half a microsecond, and brings
 // the pages in; so it is asked for 64 KiB of a segment at a time, which is what one fault would bring in, and
-// the answers are kept while one object is looked at (page_access.h). What is taken away between the answer
-// and the read faults: microseconds.
+// the answers are kept while one object is looked at (page_access.h). Memory taken away in the microseconds
+// between the answer and the read still faults.
 //
 // Thread: one at a time, as inside a dl_iterate_phdr callback. Allocation: none. Failure: where the kernel
-// answers no such question (some sandboxes), everything can be read.
+// answers no such question (some sandboxes), all memory counts as readable.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace gpuprobe::injector::nccl {
 
 class ReadableMemory {
  public:
-  // Another object: nothing is known.
+  // Starts over for another object.
   void Forget() noexcept;
   // The kernel is asked for many pages only inside of these: other memory is not ours to bring in.
   void AddSegment(uintptr_t begin, uintptr_t end) noexcept;
@@ -33,8 +33,8 @@ class ReadableMemory {
     __builtin_memcpy(value, reinterpret_cast<const void*>(address), sizeof(Value));  // NOLINT
     return true;
   }
-  // The text at `address`, which ends before `end`; null if it cannot be read. As far as kLongestText: what
-  // is longer is none of ours, and compared with nothing as long.
+  // The text at `address`, which ends before `end`; null if it cannot be read. Cut at kLongestText: longer
+  // names match none of ours.
   const char* Text(uintptr_t address, uintptr_t end) noexcept;
 
  private:

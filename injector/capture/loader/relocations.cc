@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <ctime>
 
+#include "injector/base/loaded_objects.h"
 #include "injector/capture/loader/page_access.h"
 
 namespace gpuprobe::injector::nccl {
@@ -39,13 +41,22 @@ class Scanner {
       if (address % sizeof(void*) != 0 || !policy_.concerns(symbol)) return;
       if (!object.CanRead(address, sizeof(void*))) return;
       void* value = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
-      void* replacement = policy_.replacement(object, {value, symbol, type});
+      const bool unresolved =
+          type == R_X86_64_JUMP_SLOT && object.Contains(reinterpret_cast<uintptr_t>(value));
+      void* replacement = policy_.replacement(object, {value, symbol, type, unresolved});
       if (replacement == nullptr || replacement == value) return;
       if (!last_ones_ && policy_.comes_last != nullptr && policy_.comes_last(symbol)) {
         deferred_ = true;
       } else {
         Write(object, slot, replacement);
       }
+    });
+  }
+
+  void BindOwnCalls(const ElfObject& object, const char* name, const void* value, void* function) noexcept {
+    object.ForEachSymbolRelocation([&](void** slot, const char* symbol, uint32_t /*type*/) {
+      if (std::strcmp(symbol, name) == 0 && __atomic_load_n(slot, __ATOMIC_ACQUIRE) == value)
+        Write(object, slot, function);
     });
   }
 
@@ -59,11 +70,12 @@ class Scanner {
       index_ = 0;
       more_ = false;
       piece_began_ns_ = MonotonicNs();
-      dl_iterate_phdr(
+      const bool visited = VisitLoadedObjects(
           [](dl_phdr_info* info, size_t, void* data) noexcept {
             return static_cast<Scanner*>(data)->PatchInPiece(*info) ? 0 : 1;
           },
           this);
+      if (!visited) ++result.postponed;
     } while (more_);
   }
 
@@ -114,14 +126,16 @@ class Scanner {
   const RelocationPolicy& policy_;
   size_t first_;  // index of the first object to scan
   bool relro_asked_ = false;
-  bool relro_is_open_ = false;  // the object's read-only part: the loader is still at work on it
-  bool last_ones_ = false;      // the pass over what comes last
+  bool relro_is_open_ = false;  // the object's read-only part is writable: the loader has not finished it
+  bool last_ones_ = false;      // the pass over the symbols that come last
   bool deferred_ = false;       // something is left for it
   size_t index_ = 0;            // of the object that the linker shows next
   size_t next_ = 0;             // of the object to scan next
   bool more_ = false;
   uint64_t piece_began_ns_ = 0;
 };
+
+constexpr RelocationPolicy kNothing{nullptr, nullptr, nullptr, nullptr};
 
 // The linker appends what it loads, so the objects that came after `since` are the last ones, at most as many
 // as were loaded since.
@@ -130,14 +144,14 @@ size_t FirstSince(uint64_t since) noexcept {
     uint64_t adds = 0;
     size_t objects = 0;
   } count;
-  dl_iterate_phdr(
+  static_cast<void>(VisitLoadedObjects(
       [](dl_phdr_info* info, size_t, void* data) noexcept {
         auto* counted = static_cast<Count*>(data);
         counted->adds = info->dlpi_adds;
         ++counted->objects;
         return 0;
       },
-      &count);
+      &count));
   const uint64_t added = count.adds - since;
   return added >= count.objects ? 0 : count.objects - static_cast<size_t>(added);
 }
@@ -151,7 +165,7 @@ ScanResult ScanRelocations(const RelocationPolicy& policy, uint64_t since) noexc
     size_t left;
     ScanResult result;
   } look{policy, first, {}};
-  dl_iterate_phdr(
+  static_cast<void>(VisitLoadedObjects(
       [](dl_phdr_info* info, size_t, void* data) noexcept {
         auto* wanted = static_cast<Look*>(data);
         wanted->result.adds = info->dlpi_adds;
@@ -163,11 +177,40 @@ ScanResult ScanRelocations(const RelocationPolicy& policy, uint64_t since) noexc
         }
         return 0;
       },
-      &look);
+      &look));
   Scanner scanner(policy, first);
   scanner.result = look.result;
   scanner.PatchAll();
   return scanner.result;
+}
+
+void BindOwnCalls(const char* symbol, const void* value, void* function) noexcept {
+  struct Binding {
+    const char* symbol;
+    const void* value;
+    void* function;
+  } binding{symbol, value, function};
+  ForEachObject(
+      [](const ElfObject& object, void* data) noexcept {
+        const auto* wanted = static_cast<const Binding*>(data);
+        if (!IsOurself(object)) return;
+        Scanner(kNothing, 0).BindOwnCalls(object, wanted->symbol, wanted->value, wanted->function);
+      },
+      &binding);
+}
+
+void ForEachObject(void (*visit)(const ElfObject& object, void* data) noexcept, void* data) noexcept {
+  struct Visit {
+    void (*visit)(const ElfObject& object, void* data) noexcept;
+    void* data;
+  } each{visit, data};
+  AlwaysVisitLoadedObjects(
+      [](dl_phdr_info* info, size_t, void* all) noexcept {
+        const auto* wanted = static_cast<const Visit*>(all);
+        wanted->visit(ElfObject(*info), wanted->data);
+        return 0;
+      },
+      &each);
 }
 
 void ForObjectAt(const void* address, void (*visit)(const ElfObject& object) noexcept) noexcept {
@@ -175,7 +218,7 @@ void ForObjectAt(const void* address, void (*visit)(const ElfObject& object) noe
     uintptr_t address;
     void (*visit)(const ElfObject& object) noexcept;
   } search{reinterpret_cast<uintptr_t>(address), visit};
-  dl_iterate_phdr(
+  static_cast<void>(VisitLoadedObjects(
       [](dl_phdr_info* info, size_t, void* data) noexcept {
         const auto& wanted = *static_cast<const Search*>(data);
         const ElfObject object(*info);
@@ -183,17 +226,17 @@ void ForObjectAt(const void* address, void (*visit)(const ElfObject& object) noe
         wanted.visit(object);
         return 1;
       },
-      &search);
+      &search));
 }
 
 uint64_t LoadedObjectsEver() noexcept {
   uint64_t adds = 0;
-  dl_iterate_phdr(
+  static_cast<void>(VisitLoadedObjects(
       [](dl_phdr_info* info, size_t, void* data) noexcept {
         *static_cast<uint64_t*>(data) = info->dlpi_adds;
         return 1;
       },
-      &adds);
+      &adds));
   return adds;
 }
 

@@ -22,10 +22,11 @@ struct Slot {
   void* value;         // what it holds
   const char* symbol;  // what it was resolved from
   uint32_t type;       // R_X86_64_JUMP_SLOT, GLOB_DAT or 64
+  bool unresolved;     // lazily bound, and not called yet
 };
 
 // Decides about loaded objects and their slots: plain functions, because a virtual one would need the C++
-// run-time library. Called under the linker's lock: they must call nothing of dl*.
+// run-time library. Called under the linker's lock: they must not call any dl* function.
 struct RelocationPolicy {
   // First for each object, in load order, before any slot is visited.
   void (*see_object)(const ElfObject& object) noexcept;
@@ -55,10 +56,17 @@ struct ScanResult {
 inline constexpr uint64_t kLockedNs = 200'000;
 ScanResult ScanRelocations(const RelocationPolicy& policy, uint64_t since = 0) noexcept;
 
-// Calls visit for the object that contains `address`, under the linker's lock.
+// Writes `function` to this library's own slots of `symbol` that hold `value`.
+void BindOwnCalls(const char* symbol, const void* value, void* function) noexcept;
+
+// Calls visit for each loaded object, under the linker's lock.
+void ForEachObject(void (*visit)(const ElfObject& object, void* data) noexcept, void* data) noexcept;
+
+// Calls visit for the object that contains `address`, under the linker's lock; not while the process is being
+// forked.
 void ForObjectAt(const void* address, void (*visit)(const ElfObject& object) noexcept) noexcept;
 
-// dlpi_adds of now, by looking at the first object only.
+// The current dlpi_adds, read from the first object only; 0 while the process is being forked.
 uint64_t LoadedObjectsEver() noexcept;
 
 }  // namespace gpuprobe::injector::nccl

@@ -8,7 +8,7 @@ namespace gpuprobe::injector::memory_calls {
 
 namespace {
 
-// A sparse array has no memory: what is mapped into it cuMemCreate obtains.
+// A sparse array has no memory of its own: cuMemCreate obtains the memory mapped into it.
 template <typename Handle>
 void ReportArray(ThreadState& thread, const CUpti_CallbackData& data, const Handle* handle, uint64_t bytes,
                  unsigned flags) noexcept {

@@ -90,7 +90,7 @@ void ReportGraphNode(ThreadState& thread, uint64_t graph, wire::AllocationOp op,
   Emit(thread, event);
 }
 
-// In a stream that is captured nothing is allocated or released: the call made a node of this graph. 0: it is
+// In a captured stream the call allocates and releases nothing, but makes a node of the graph returned. 0:
 // not captured.
 uint64_t CapturedInto(ThreadState& thread) noexcept {
   const uint64_t graph = thread.graph_memory_graph;
@@ -104,7 +104,7 @@ void Allocated(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   ReportInContext(thread, data, kMemory, arguments.address, arguments.bytes);
 }
 
-// Memory of a pool is where the pool is. A pool of which nothing is known, or none: on the current device.
+// Memory of a pool is where the pool is. With an unknown pool, or none, it is on the current device.
 void AllocatedInOrder(ThreadState& thread, const CUpti_CallbackData& data, const void* pool) noexcept {
   const auto& arguments = ArgumentsOf<AllocationArguments>(data);
   const uint64_t graph = CapturedInto(thread);
@@ -136,7 +136,7 @@ void AllocatedFromPool(ThreadState& thread, const CUpti_CallbackData& data) noex
   AllocatedInOrder(thread, data, ArgumentsOf<cuMemAllocFromPoolAsync_params>(data).pool);
 }
 
-// What another process, or another API, allocated: not counted, but released by a call that releases memory.
+// Memory allocated by another process or API: not counted, but released by an ordinary release call.
 void Imported(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const uint64_t* address = ArgumentsOf<AllocationArguments>(data).address;
   if (!Succeeded(data) || address == nullptr) return;
@@ -178,8 +178,7 @@ template <wire::MemoryKind kMemory>
 void Freed(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const uint64_t address = ArgumentsOf<FreeArguments>(data).address;
   if (address == 0 || !Succeeded(data)) return;
-  // The consumer's ledger knows what was there, and of which kind: cuMemFree takes managed and pool memory
-  // too.
+  // The consumer's ledger knows the allocation and its kind: cuMemFree takes managed and pool memory too.
   ReportRelease(thread, {kMemory, address, 0, DeviceOfContext(data.context), data.context});
 }
 
@@ -282,6 +281,7 @@ void CreatedContext(ThreadState&, const CUpti_CallbackData& data) noexcept {
 // A driver call: counted, and remembered for the runtime call around it.
 template <Recorder kRecord>
 void OnDriver(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  thread.driver_call.End();
   if (data.functionParams == nullptr) return;
   thread.last_allocation_correlation = data.correlationId;
   kRecord(thread, data);
@@ -298,8 +298,9 @@ void OnRuntime(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callba
 // Memory is obtained or released somewhere between entry and exit: from both times the collector computes how
 // far a level may be off when calls of several threads overlap. And the driver may reuse an address before
 // the thread that released it has reported that: the release's begin shows which of the two it meant.
-void BeginCall(ThreadState& thread, const CUpti_CallbackData&, CUpti_CallbackId) noexcept {
+void BeginCall(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
   thread.memory_call_began_ns = Stamp();
+  thread.driver_call.Begin(data.functionName, thread.memory_call_began_ns);
 }
 
 struct Hook {

@@ -37,7 +37,7 @@ void EmitBinding(ThreadState& thread, PhysicalMemoryCall call, uint64_t object, 
   Emit(thread, event);
 }
 
-// Which part of an array: a name for it that is the same when it is unmapped.
+// Names a part of an array, with the same result when it is mapped and when it is unmapped.
 uint64_t RegionOf(const CUarrayMapInfo& info) noexcept {
   const auto add = [](uint64_t name, uint64_t value) noexcept { return MixBits(name + value); };
   if (info.subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
@@ -108,7 +108,7 @@ static_assert(sizeof(CUarrayMapInfo::resource) == sizeof(uint64_t));
 
 namespace {
 
-// A handle for what has no memory of this process. Both calls begin with where it goes.
+// A handle without memory of this process. Both calls' arguments begin with the handle's destination.
 void ReportHandle(ThreadState& thread, const CUpti_CallbackData& data, PhysicalMemoryCall call) noexcept {
   const auto& arguments = ArgumentsOf<cuMemImportFromShareableHandle_params>(data);
   if (Succeeded(data) && arguments.handle != nullptr) ReportPhysical(thread, call, *arguments.handle, 0, 0);

@@ -29,7 +29,7 @@ void NotePool(const void* pool, PoolPlace place) noexcept {
   for (int i = 0; i < kProbes; ++i) {
     Entry& entry = EntryOf(pool, i);
     const void* seen = entry.pool.load(std::memory_order_acquire);
-    // Nobody allocates from a pool that is only being made.
+    // No thread allocates from a pool that is still being created.
     if (seen == nullptr && !entry.pool.compare_exchange_strong(seen, pool, std::memory_order_acq_rel) &&
         seen != pool) {
       continue;
@@ -49,10 +49,6 @@ PoolPlace PlaceOfPool(const void* pool) noexcept {
     if (seen == nullptr) break;
   }
   return {PoolMemory::kUnknown, -1};
-}
-
-void ClearPoolDevicesForTest() noexcept {
-  for (Entry& entry : entries) entry.pool.store(nullptr);
 }
 
 }  // namespace gpuprobe::injector

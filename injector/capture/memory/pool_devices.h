@@ -23,6 +23,4 @@ void NotePool(const void* pool, PoolPlace place) noexcept;
 
 PoolPlace PlaceOfPool(const void* pool) noexcept;
 
-void ClearPoolDevicesForTest() noexcept;
-
 }  // namespace gpuprobe::injector

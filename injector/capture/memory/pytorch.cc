@@ -67,8 +67,8 @@ Signature* RealOf(Function function) noexcept {
       real_functions[static_cast<int>(function)].load(std::memory_order_acquire));
 }
 
-// The next ones are not noexcept: what the real function throws, if it does, passes through. A slot holds one
-// of them only after its real function was set.
+// The next functions are not noexcept: exceptions of the real function pass through. A slot holds one of them
+// only after its real function was set.
 template <Function kFunction>
 void OnUsage(void* pointer, int64_t size, uint64_t allocated, uint64_t reserved, uint64_t device) {
   if (const int index = DeviceOf(device); index >= 0) {
@@ -78,7 +78,7 @@ void OnUsage(void* pointer, int64_t size, uint64_t allocated, uint64_t reserved,
   RealOf<decltype(OnUsage<kFunction>)>(kFunction)(pointer, size, allocated, reserved, device);
 }
 
-// The first versions told the size only: positive for an allocation, negative for a release.
+// The first versions reported only the size: positive for an allocation, negative for a release.
 void OnUsageWithoutTotals(void* pointer, int64_t size, uint64_t device) {
   if (const int index = DeviceOf(device); index >= 0) {
     Level& level = levels[index];
@@ -155,16 +155,6 @@ void ReportLevels() noexcept {
     event.device = device;
     Emit(CurrentThread(), event);
   }
-}
-
-void ResetForTest() noexcept {
-  for (Level& level : levels) {
-    for (auto* value :
-         {&level.allocated, &level.reserved, &level.peak_allocated, &level.peak_reserved, &level.changes})
-      value->store(0);
-    level.reported_changes = 0;
-  }
-  for (auto& function : real_functions) function.store(nullptr);
 }
 
 }  // namespace gpuprobe::injector::pytorch

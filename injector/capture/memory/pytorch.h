@@ -27,21 +27,19 @@ enum class Function : int32_t {
 inline constexpr int kFunctions = static_cast<int>(Function::kCount);
 extern const char* const kSymbols[kFunctions];  // mangled
 
-// Our function of the same signature, which notes and goes on to `real`, the first one given for good.
+// Our function of the same signature, which records the call and then calls `real`. The first `real` passed
+// is kept.
 void* Replacement(Function function, void* real) noexcept;
-// What our function goes on to, null if it is not in use.
+// The function that ours calls, null if it is not in use.
 void* RealFunction(Function function) noexcept;
 
-// Leads the allocator's calls to us where they are bound by a relocation that can be patched: all loaded
-// objects, or only if objects appeared since the last time. As patching.h of nccl. Returns how many slots
-// were written.
+// Redirects the allocator's calls to us where they are bound by a relocation that can be patched: in all
+// loaded objects, or (PatchNewObjects) only if objects appeared since the last time. Works like
+// nccl/patching.h. Returns how many slots were written.
 uint32_t PatchLoadedObjects() noexcept;
 void PatchNewObjects() noexcept;
 
 // On the probe's thread: reports the levels of every device that changed since the last time.
 void ReportLevels() noexcept;
-
-void ResetForTest() noexcept;
-void ForgetObjectsForTest() noexcept;
 
 }  // namespace gpuprobe::injector::pytorch

@@ -50,13 +50,11 @@ bool Concerns(const char* symbol) noexcept {
   return std::strncmp(symbol, kNamespace.data(), kNamespace.size()) == 0;
 }
 
-void* ReplacementFor(const ElfObject& object, const nccl::Slot& slot) noexcept {
+void* ReplacementFor(const ElfObject& /*object*/, const nccl::Slot& slot) noexcept {
   for (int i = 0; i < kFunctions; ++i) {
     if (std::strcmp(slot.symbol, kSymbols[i]) != 0) continue;
     void* real = found[i].load(std::memory_order_relaxed);
-    const bool unresolved =
-        slot.type == R_X86_64_JUMP_SLOT && object.Contains(reinterpret_cast<uintptr_t>(slot.value));
-    if (real == nullptr || (slot.value != real && !unresolved)) return nullptr;
+    if (real == nullptr || (slot.value != real && !slot.unresolved)) return nullptr;
     return Replacement(static_cast<Function>(i), real);
   }
   return nullptr;
@@ -83,12 +81,6 @@ void PatchNewObjects() noexcept {
   if (left == 0 && nccl::LoadedObjectsEver() == scanned_adds.load(std::memory_order_relaxed)) return;
   if (left > 0) scans_left.store(left - 1, std::memory_order_relaxed);
   PatchLoadedObjects();
-}
-
-void ForgetObjectsForTest() noexcept {
-  for (auto& address : found) address.store(nullptr);
-  scanned_adds.store(0);
-  scans_left.store(0);
 }
 
 }  // namespace gpuprobe::injector::pytorch

@@ -2,6 +2,7 @@
 
 #include "injector/base/losses.h"
 #include "injector/capture/nccl/scopes.h"
+#include "injector/capture/nccl/thread_calls.h"
 #include "injector/core/event_ring.h"
 
 namespace gpuprobe::injector::nccl {
@@ -141,7 +142,7 @@ void LeaveAwaited(Awaited* place) noexcept {
 
 CallBatch* StopAwaiting(Awaited* place) noexcept {
   if (place == nullptr) return nullptr;
-  // Whoever took it for the call that had this place before puts it back at once.
+  // A thread that took the batch for this place's previous call puts it back at once.
   CallBatch* batch = place->batch.load(std::memory_order_acquire);
   for (int i = 0; i < kSpins && batch == nullptr; ++i) {
     __builtin_ia32_pause();
@@ -176,7 +177,7 @@ namespace {
 
 // One NCCL thread launches all kernels of a group: it continues with its current batch, else starts on the
 // oldest untouched one that fits.
-Awaited* BatchOf(const ThreadState& thread, const SeenLaunch& launch) noexcept {
+Awaited* BatchOf(const ThreadCalls& calls, const SeenLaunch& launch) noexcept {
   Awaited* best = nullptr;
   int best_rank = 0;
   uint64_t best_number = 0;
@@ -187,7 +188,7 @@ Awaited* BatchOf(const ThreadState& thread, const SeenLaunch& launch) noexcept {
     if (fit == kNone) continue;
     const uint64_t number = place.number.load(std::memory_order_relaxed);
     const bool fresh = place.launches.load(std::memory_order_acquire) == 0;
-    if (!fresh && thread.nccl_awaited == &place && thread.nccl_awaited_number == number) return &place;
+    if (!fresh && calls.served == &place && calls.served_number == number) return &place;
     const int rank = (fresh ? 2 : 0) + fit;
     if (rank < best_rank || (rank == best_rank && best_number <= number)) continue;
     best = &place;
@@ -200,13 +201,14 @@ Awaited* BatchOf(const ThreadState& thread, const SeenLaunch& launch) noexcept {
 }  // namespace
 
 bool NoteAwaitedLaunch(ThreadState& thread, const SeenLaunch& launch) noexcept {
-  Awaited* best = BatchOf(thread, launch);
+  ThreadCalls& calls = CallsOf(thread);
+  Awaited* best = BatchOf(calls, launch);
   if (best == nullptr) return false;
   const Writer writer(*best);
   CallBatch* batch = writer.batch();
   if (batch == nullptr) return false;
-  thread.nccl_awaited = best;
-  thread.nccl_awaited_number = best->number.load(std::memory_order_relaxed);
+  calls.served = best;
+  calls.served_number = best->number.load(std::memory_order_relaxed);
   if (best->told.load(std::memory_order_relaxed)) {
     best->launches.fetch_add(1, std::memory_order_release);
     const PendingCall* call = Matching(*batch, launch).call;
@@ -226,11 +228,12 @@ bool NoteAwaitedLaunch(ThreadState& thread, const SeenLaunch& launch) noexcept {
 
 void TellAwaited(const ThreadState& thread, void (*tell)(CallBatch& batch, const void* argument),
                  const void* argument) noexcept {
-  Awaited* place = thread.nccl_awaited;
+  const ThreadCalls& calls = CallsOf(thread);
+  Awaited* place = calls.served;
   if (place == nullptr) return;
   const Writer writer(*place);
   if (writer.batch() == nullptr || place->told.load(std::memory_order_relaxed) ||
-      place->number.load(std::memory_order_relaxed) != thread.nccl_awaited_number) {
+      place->number.load(std::memory_order_relaxed) != calls.served_number) {
     return;
   }
   tell(*writer.batch(), argument);

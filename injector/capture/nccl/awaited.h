@@ -6,10 +6,11 @@
 // kernels at the second look, if none came since the first; without any after kLooksWithoutKernel looks. A
 // kernel that comes still later is reported on its own.
 //
-// Thread: the application's adds a batch, NCCL's adds its kernels, and whichever of the application's and the
-// probe's comes first takes it. Allocation: none; kAwaited places. Locking: none; whoever takes a batch spins
-// while NCCL's thread notes a launch (tens of nanoseconds), a bounded number of times, and otherwise leaves
-// it to the next look. Failure: without a place the call is reported without its kernel.
+// Thread: the application's adds a batch, NCCL's adds its kernels, and the application's or the probe's,
+// whichever comes first, takes it. Allocation: none; kAwaited places. Locking: none; a thread that takes a
+// batch spins, a bounded number of times, while NCCL's thread notes a launch (tens of nanoseconds), and
+// otherwise leaves the batch to the next look. Failure: without a place the call is reported without its
+// kernel.
 #pragma once
 
 #include <atomic>
@@ -41,7 +42,7 @@ void ResolveAwaited(ThreadState& thread, const void* handle) noexcept;
 // An NCCL kernel was launched on a thread that is in no call. False when no batch waits for it.
 bool NoteAwaitedLaunch(ThreadState& thread, const SeenLaunch& launch) noexcept;
 
-// Calls `tell` with the batch that the last launch on this thread was noted for, if it still waits.
+// Calls `tell` with the batch that this thread's last launch was added to, if it still waits.
 void TellAwaited(const ThreadState& thread, void (*tell)(CallBatch& batch, const void* argument),
                  const void* argument) noexcept;
 

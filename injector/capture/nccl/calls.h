@@ -22,7 +22,7 @@ struct PendingCall {
   uint64_t context;    // CUcontext that the communicator launches in, 0: not known
   int32_t device;      // the communicator's, -1: not known
   uint64_t on_device;  // Communicator.on_device
-  uint64_t order;      // the communicator's hash, as NCCL has it; 0: not known
+  uint64_t order;      // the communicator's hash, if it is NCCL's own; 0: not known
   void* handle;        // ncclComm_t, for looking the communicator up again; may be stale
   int32_t ranks;       // 0: not known
   bool told;           // NCCL has reported to its plugin how it runs the call
@@ -77,6 +77,7 @@ struct PendingInit {
   int32_t ranks;
   int32_t device;
   EntryPoint made_by;
+  uint64_t told_before;  // communicators that NCCL had announced before the call that makes this one
   CommunicatorName name;
 };
 
@@ -154,9 +155,8 @@ inline void SetPlace(PendingCall& call, const Communicator* comm) noexcept {
   call.context = comm == nullptr ? 0 : comm->context.load(std::memory_order_relaxed);
   call.device = comm == nullptr ? -1 : comm->device.load(std::memory_order_relaxed);
   call.on_device = comm == nullptr ? 0 : comm->on_device.load(std::memory_order_relaxed);
-  // That of another communicator's child is NCCL's own.
-  const bool has_order = comm != nullptr && comm->parent.load(std::memory_order_relaxed) == 0;
-  call.order = has_order ? comm->hash.load(std::memory_order_relaxed) : 0;
+  const bool named = comm != nullptr && comm->named.load(std::memory_order_relaxed);
+  call.order = named ? comm->hash.load(std::memory_order_relaxed) : 0;
 }
 
 // An empty batch for a group, null when all are in use.

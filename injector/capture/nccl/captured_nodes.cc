@@ -63,11 +63,4 @@ uint32_t CopyOfCopy(uint32_t from, uint32_t call) noexcept {
 
 bool AnyCaptured() noexcept { return any.load(std::memory_order_relaxed); }
 
-void ClearCapturedForTest() noexcept {
-  for (auto& set : table) {
-    for (CapturedNode& place : set) place.node.store(0);
-  }
-  any.store(false);
-}
-
 }  // namespace gpuprobe::injector::nccl

@@ -27,6 +27,4 @@ uint32_t CopyOfCopy(uint32_t from, uint32_t call) noexcept;
 // False until something was captured: what most programs pay for each node.
 bool AnyCaptured() noexcept;
 
-void ClearCapturedForTest() noexcept;
-
 }  // namespace gpuprobe::injector::nccl

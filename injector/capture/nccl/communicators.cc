@@ -27,6 +27,7 @@ void Fill(Communicator& place, const CommunicatorFacts& facts, uint32_t id) noex
   place.id.store(id, std::memory_order_relaxed);
   place.parent.store(facts.parent, std::memory_order_relaxed);
   place.hash.store(facts.hash, std::memory_order_relaxed);
+  place.named.store(false, std::memory_order_relaxed);
   place.rank.store(facts.rank, std::memory_order_relaxed);
   place.ranks.store(facts.ranks, std::memory_order_relaxed);
   place.device.store(facts.device, std::memory_order_relaxed);
@@ -100,6 +101,22 @@ void Remove(const void* handle) noexcept {
   if (place != nullptr) place->key.compare_exchange_strong(key, kFreed, std::memory_order_release);
 }
 
+Communicator* FindUnnamed(int32_t rank, int32_t ranks) noexcept {
+  Communicator* found = nullptr;
+  for (Communicator& place : communicators) {
+    if (place.key.load(std::memory_order_acquire) <= kBeingFilled ||
+        place.named.load(std::memory_order_relaxed) || place.parent.load(std::memory_order_relaxed) != 0 ||
+        place.blocking.load(std::memory_order_relaxed) != Blocking::kNo ||
+        place.rank.load(std::memory_order_relaxed) != rank ||
+        place.ranks.load(std::memory_order_relaxed) != ranks) {
+      continue;
+    }
+    if (found != nullptr) return nullptr;
+    found = &place;
+  }
+  return found;
+}
+
 CommunicatorState StateOf(const Communicator& comm) noexcept {
   return {.id = comm.id.load(std::memory_order_relaxed),
           .children = comm.children.load(std::memory_order_relaxed),
@@ -107,7 +124,8 @@ CommunicatorState StateOf(const Communicator& comm) noexcept {
           .transfers = comm.transfers.load(std::memory_order_relaxed),
           .context = comm.context.load(std::memory_order_relaxed),
           .on_device = comm.on_device.load(std::memory_order_relaxed),
-          .blocking = comm.blocking.load(std::memory_order_relaxed)};
+          .blocking = comm.blocking.load(std::memory_order_relaxed),
+          .named = comm.named.load(std::memory_order_relaxed)};
 }
 
 void Restore(const void* handle, const CommunicatorFacts& facts, const CommunicatorState& state) noexcept {
@@ -122,15 +140,8 @@ void Restore(const void* handle, const CommunicatorFacts& facts, const Communica
   place->context.store(state.context, std::memory_order_relaxed);
   place->on_device.store(state.on_device, std::memory_order_relaxed);
   place->blocking.store(state.blocking, std::memory_order_relaxed);
+  place->named.store(state.named, std::memory_order_relaxed);
   place->key.store(key, std::memory_order_release);
-}
-
-void ClearCommunicatorsForTest() noexcept {
-  for (Communicator& place : communicators) {
-    Fill(place, {}, 0);
-    place.key.store(kEmpty, std::memory_order_release);
-  }
-  last_id.store(0);
 }
 
 uint64_t HashUniqueId(const void* unique_id) noexcept {

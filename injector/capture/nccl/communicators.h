@@ -22,12 +22,13 @@ struct Communicator {
   std::atomic<uintptr_t> key{0};
   std::atomic<uint32_t> id{0};  // from 1, process-wide, never reused
   std::atomic<uint32_t> parent{0};
-  std::atomic<uint64_t> hash{0};  // 0: not known
+  std::atomic<uint64_t> hash{0};   // 0: not known
+  std::atomic<bool> named{false};  // by NCCL: the hash is the one that its log prints
   std::atomic<int32_t> rank{-1};
   std::atomic<int32_t> ranks{0};
   std::atomic<int32_t> device{-1};
   std::atomic<uint32_t> children{0};     // splits so far: the ordinal of the next one
-  std::atomic<uint32_t> queries{0};      // how often NCCL was asked for what is not known
+  std::atomic<uint32_t> queries{0};      // how often NCCL was asked for missing facts
   std::atomic<uint64_t> collectives{0};  // sequence number of the next one
   std::atomic<uint64_t> transfers{0};    // of the next send or receive
   std::atomic<uint64_t> context{0};      // CUcontext that its kernels were launched in, 0: not seen yet
@@ -54,6 +55,11 @@ Communicator* Find(const void* handle) noexcept;
 // the whole table.
 Communicator* FindByHash(uint64_t hash, int32_t rank, const void* but) noexcept;
 
+// The one communicator of this rank and size that is non-blocking, has no parent, and has no name from NCCL
+// yet; null if there are several. Splits are left out: NCCL makes several at once, and their ranks are known
+// late.
+Communicator* FindUnnamed(int32_t rank, int32_t ranks) noexcept;
+
 // The handle is dead or about to be: its place is free for another one.
 void Remove(const void* handle) noexcept;
 
@@ -66,15 +72,15 @@ struct CommunicatorState {
   uint64_t context = 0;
   uint64_t on_device = 0;
   Blocking blocking = Blocking::kUnknown;
+  bool named = false;
 };
 CommunicatorState StateOf(const Communicator& comm) noexcept;
 
 // Takes a removal back, when NCCL refused to destroy.
 void Restore(const void* handle, const CommunicatorFacts& facts, const CommunicatorState& state) noexcept;
 
-void ClearCommunicatorsForTest() noexcept;
-
-// Identity of a new communicator, equal on all its ranks: djb2a over the unique id's bytes ...
+// Identity of a new communicator, equal on all its ranks, until NCCL reports its own hash: djb2a over the
+// unique id's bytes ...
 uint64_t HashUniqueId(const void* unique_id) noexcept;
 // ... or, for one made from another, a mix of the parent's hash, the ordinal of the split among the parent's,
 // and its color. Never 0 unless the parent's is not known.

@@ -7,7 +7,7 @@
 
 #include "injector/base/text.h"
 #include "injector/capture/cupti/broker.h"
-#include "injector/capture/loader/elf_object.h"
+#include "injector/capture/loader/libc_functions.h"
 #include "injector/capture/nccl/entry_points.h"
 #include "injector/capture/nccl/patching.h"
 #include "injector/capture/nccl/plugin_chain.h"
@@ -36,22 +36,14 @@ void* FindProfiler(void* handle, const char* name) noexcept {
   return const_cast<void*>(gpuprobe::injector::nccl::ChainPlugin(digit - '0', table, has_any));
 }
 
-bool IsOurs(const void* address) noexcept {
-  Dl_info there{};
-  Dl_info here{};
-  return dladdr(address, &there) != 0 && dladdr(reinterpret_cast<const void*>(&FindProfiler), &here) != 0 &&
-         there.dli_fbase == here.dli_fbase;
+// Searches the caller's own library and its dependencies, which a library opened with RTLD_LOCAL sees as
+// well.
+void* FindAsCaller(const void* caller, const char* name) noexcept {
+  Dl_info file{};
+  void* object = nullptr;
+  if (dladdr1(caller, &file, &object, RTLD_DL_LINKMAP) == 0 || object == nullptr) return nullptr;
+  return dlsym(object, name);
 }
-
-// What the program would find without us, null if nothing. RTLD_NEXT sees only what was linked at start; for
-// objects opened later it is not known which callers may see them.
-const void* BehindOurs(const char* name) noexcept {
-  const void* found = dlsym(RTLD_NEXT, name);
-  return found != nullptr ? found : gpuprobe::injector::nccl::FindInLoadedObjects(name);
-}
-
-// The answer for a name that only we define.
-constexpr uintptr_t kNobodyHasIt = 1;  // known to the assembly below
 
 }  // namespace
 
@@ -62,33 +54,35 @@ extern "C" {
 // of the linker's list, as dlopen does, and dlsym does not.
 __attribute__((visibility("hidden"), used,
                tls_model("initial-exec"))) constinit thread_local uint8_t gpuprobe_opened = 0;
-// The wrapper that the program gets for `name`, kNobodyHasIt, or null: then the real dlsym answers.
-__attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* handle,
-                                                                      const char* name) noexcept {
+// The wrapper that the program gets for `name`, or null: then the real dlsym answers, which knows what its
+// caller may see. It never finds our own wrappers (interposed.cc).
+__attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* handle, const char* name,
+                                                                      const void* caller) noexcept {
   using namespace gpuprobe::injector::nccl;
   if (gpuprobe_opened != 0) {
     gpuprobe_opened = 0;
     PatchBeforeUse();
   }
-  if (name[0] != 'c' && name[0] != 'n' && name[0] != 'p') return nullptr;
-  // RTLD_NEXT means "behind me": whoever asks is a wrapper itself, and is intercepted in front.
+  if (name[0] != 'c' && name[0] != 'n' && name[0] != 'p' && name[0] != 's') return nullptr;
+  // RTLD_NEXT means "behind me": the caller is a wrapper itself, and calls to it are intercepted.
   if (handle == RTLD_NEXT) return nullptr;
   if (name[0] == 'c') {
     const void* cupti = StartsWith(name, "cupti") ? dlsym(handle, name) : nullptr;
     return cupti == nullptr ? nullptr : gpuprobe::injector::BrokerAnswer(handle, name, cupti);
   }
+  if (ConcernsLookUps(name)) return AnswerForLookUp(name, dlsym(handle, name));
   if (StartsWith(name, kProfilerPrefix)) return FindProfiler(handle, name);
   const EntryPoint entry_point = FindEntryPoint(name);
   if (entry_point == EntryPoint::kCount) {
-    if (IsUnknownFunction(name) && dlsym(handle, name) != nullptr) NoteUnknownFunction(name);
+    if (!IsUnknownFunction(name)) return nullptr;
+    const void* unknown = dlsym(handle, name);
+    if (unknown != nullptr && !IsCodeOfNccl(unknown)) MeetProviderAt(unknown);
+    if (IsCodeOfNccl(unknown)) NoteUnknownFunction(name);
     return nullptr;
   }
   const void* real = dlsym(handle, name);
+  if (real == nullptr && handle == RTLD_DEFAULT) real = FindAsCaller(caller, name);
   if (real == nullptr) return nullptr;
-  if (IsOurs(real)) {
-    real = BehindOurs(name);
-    if (real == nullptr) return PointerTo<void>(kNobodyHasIt);
-  }
   int way = ProviderOf(entry_point, real);
   if (way < 0) {
     MeetProviderAt(real);
@@ -99,8 +93,8 @@ __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* hand
 // NOLINTEND(readability-identifier-naming)
 }
 
-// Only names that start with 'c', 'n' or 'p' are looked at closer, and the first one after a dlopen. rdi and
-// rsi are saved around the call, which also aligns the stack.
+// Only names that start with 'c', 'n', 'p' or 's' are looked at closer, and the first one after a dlopen. rdi
+// and rsi are saved around the call, which also aligns the stack.
 asm(R"(
 .pushsection .text
 .p2align 4
@@ -120,12 +114,15 @@ gpuprobe_dlsym:
   cmpb $110, (%rsi)
   je 1f
   cmpb $112, (%rsi)
+  je 1f
+  cmpb $115, (%rsi)
   jne 2f
 1:
   pushq %rdi
   .cfi_adjust_cfa_offset 8
   pushq %rsi
   .cfi_adjust_cfa_offset 8
+  movq 16(%rsp), %rdx
   subq $8, %rsp
   .cfi_adjust_cfa_offset 8
   call gpuprobe_find_thunk
@@ -137,10 +134,6 @@ gpuprobe_dlsym:
   .cfi_adjust_cfa_offset -8
   testq %rax, %rax
   je 2f
-  cmpq $1, %rax
-  jne 3f
-  xorl %eax, %eax
-3:
   ret
 2:
   jmp *dlsym@GOTPCREL(%rip)

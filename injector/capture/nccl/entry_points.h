@@ -66,8 +66,7 @@ constexpr bool IsPointToPoint(EntryPoint op) noexcept {
   return op == EntryPoint::kSend || op == EntryPoint::kRecv;
 }
 
-// Writes to a peer, or waits for what peers wrote: without a kernel, and without a call of the peer's that it
-// is matched with.
+// Writes to a peer, or waits for peers' writes. It has no kernel and no matching call on the peer.
 constexpr bool IsOneSided(EntryPoint op) noexcept {
   return op == EntryPoint::kPutSignal || op == EntryPoint::kSignal || op == EntryPoint::kWaitSignal;
 }
@@ -78,6 +77,18 @@ constexpr std::string_view DataTypeName(uint8_t datatype) noexcept {
                                          "int64",   "uint64",   "float16",     "float32",
                                          "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
   return datatype < std::size(kNames) ? kNames[datatype] : std::string_view();
+}
+
+// Number of a reduction operation in events; 0: none.
+constexpr uint8_t ReductionNumber(int64_t reduction) noexcept {
+  constexpr int64_t kBuiltIn = 5;  // sum to avg; further ones are made by the program
+  return static_cast<uint8_t>(reduction < 0 ? 0 : 1 + (reduction < kBuiltIn ? reduction : kBuiltIn));
+}
+
+// By that number, as the wire names it; empty for none.
+constexpr std::string_view ReductionName(uint8_t number) noexcept {
+  constexpr std::string_view kNames[] = {"", "sum", "prod", "max", "min", "avg", "custom"};
+  return number < std::size(kNames) ? kNames[number] : std::string_view();
 }
 
 // Bytes of one element, 0 for a type that this version does not know.

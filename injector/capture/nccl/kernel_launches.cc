@@ -7,6 +7,7 @@
 #include "injector/capture/nccl/patching.h"
 #include "injector/capture/nccl/plugin.h"
 #include "injector/capture/nccl/scopes.h"
+#include "injector/capture/nccl/thread_calls.h"
 #include "injector/capture/nccl/torn_groups.h"
 
 namespace gpuprobe::injector::nccl {
@@ -25,7 +26,7 @@ void SuspectNewObjects() noexcept {
 }  // namespace
 
 void NoteLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept {
-  if (thread.nccl_batch != nullptr && NoteKernelLaunch(thread, kernel)) return;
+  if (CallsOf(thread).batch != nullptr && NoteKernelLaunch(thread, kernel)) return;
   if (thread.nccl_call_depth != 0) return;
   if (!IsNcclKernel(kernel.name)) {
     thread.works_for_application = true;

@@ -20,8 +20,8 @@ constexpr uint16_t Bit(EntryPoint op) noexcept {
 // The operations are the first entries of the table, so that a mask of 16 bits holds them.
 static_assert(static_cast<int>(EntryPoint::kRecv) < 16);
 
-// Those that a kernel with this token in its name can carry: the operation itself, and of SendRecv all that
-// NCCL may build from sends and receives.
+// The operations that a kernel with this token in its name can carry: the operation itself; for SendRecv, all
+// that NCCL may build from sends and receives.
 constexpr uint16_t OpsOfKernel(std::string_view token) noexcept {
   if (token == gpuprobe::nccl::NameOf(gpuprobe::nccl::Operation::kGeneric)) return kAnyOp;
   const bool pairs = token == gpuprobe::nccl::NameOf(gpuprobe::nccl::Operation::kSendRecv);
@@ -88,11 +88,9 @@ KernelTraits ParseKernelName(const char* name) noexcept {
   constexpr KernelTraits kNone{};
   if (name == nullptr) return kNone;
   std::string_view rest = StripMangling(std::string_view(name, strnlen(name, 256)));
-  constexpr std::string_view kPrefixes[] = {kDeviceKernel, "ncclSymkDevKernel_", "ncclSymDevKernel_",
-                                            "ncclKernel_"};
-  const auto* prefix = std::begin(kPrefixes);
-  while (prefix != std::end(kPrefixes) && !StartsWith(rest, *prefix)) ++prefix;
-  if (prefix == std::end(kPrefixes)) return kNone;
+  const auto* prefix = std::begin(gpuprobe::nccl::kKernelPrefixes);
+  while (prefix != std::end(gpuprobe::nccl::kKernelPrefixes) && !StartsWith(rest, *prefix)) ++prefix;
+  if (prefix == std::end(gpuprobe::nccl::kKernelPrefixes)) return kNone;
   rest.remove_prefix(prefix->size());
   KernelTraits traits{kAnyOp, kAnyDataType, *prefix == kDeviceKernel};
   const std::string_view op = NextToken(&rest);

@@ -5,10 +5,13 @@
 
 #include "injector/base/losses.h"
 #include "injector/capture/nccl/awaited.h"
+#include "injector/capture/nccl/plugin.h"
 #include "injector/capture/nccl/real_functions.h"
 #include "injector/capture/nccl/scopes.h"
+#include "injector/capture/nccl/thread_calls.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
+#include "injector/core/host_state.h"
 #include "injector/core/self_report.h"
 
 namespace gpuprobe::injector::nccl {
@@ -17,22 +20,22 @@ namespace {
 
 constexpr uint32_t kMaxQueries = 3;
 
-// rank << 32 | ranks of the largest communicator so far, and its hash. A process that is several ranks of it
-// is none.
+// rank << 32 | ranks of the largest communicator so far, and the hash that it was made with, which NCCL's
+// name may have replaced since. A process with several of its ranks has no identity.
 constinit std::atomic<uint64_t> identity_word{0};
 constinit std::atomic<uint64_t> identity_hash{0};
 constexpr uint32_t kSeveralRanks = UINT32_MAX;
 constinit std::atomic<uint32_t> init_all_calls{0};
 constinit std::atomic<bool> made_without_blocking{false};
 
-void NoteIdentity(const Communicator& comm) noexcept {
+// `hash`: 0 if it is not known.
+void NoteIdentity(const Communicator& comm, uint64_t hash) noexcept {
   const int32_t rank = comm.rank.load(std::memory_order_relaxed);
   const int32_t ranks = comm.ranks.load(std::memory_order_relaxed);
   if (rank < 0 || ranks <= 0) return;
   uint64_t known = identity_word.load(std::memory_order_relaxed);
   const uint64_t mine =
       (static_cast<uint64_t>(static_cast<uint32_t>(rank)) << 32) | static_cast<uint32_t>(ranks);
-  const uint64_t hash = comm.hash.load(std::memory_order_relaxed);
   while (static_cast<uint32_t>(known) < static_cast<uint32_t>(ranks)) {
     if (!identity_word.compare_exchange_weak(known, mine)) continue;
     identity_hash.store(hash, std::memory_order_relaxed);
@@ -44,7 +47,7 @@ void NoteIdentity(const Communicator& comm) noexcept {
     identity_word.store((uint64_t{kSeveralRanks} << 32) | static_cast<uint32_t>(ranks));
 }
 
-// Asks one of ncclCommUserRank, ncclCommCount, ncclCommCuDevice. These read fields of a communicator that is
+// Calls one of ncclCommUserRank, ncclCommCount, ncclCommCuDevice, which read fields of a communicator that is
 // ready.
 bool Ask(EntryPoint question, const void* handle, int way, std::atomic<int32_t>& field,
          int32_t unknown) noexcept {
@@ -52,6 +55,7 @@ bool Ask(EntryPoint question, const void* handle, int way, std::atomic<int32_t>&
   using Function = ncclResult_t (*)(ncclComm_t, int*);
   const auto function = RealFunction<Function>(way, question);
   int answer = unknown;
+  const AskingLibrary asking;
   if (function == nullptr ||
       function(static_cast<ncclComm_t>(const_cast<void*>(handle)), &answer) != ncclSuccess)
     return false;
@@ -78,6 +82,7 @@ void LearnNcclVersion(int way) noexcept {
   if (NcclVersion() != 0) return;
   const auto function = RealFunction<ncclResult_t (*)(int*)>(way, EntryPoint::kGetVersion);
   int version = 0;
+  const AskingLibrary asking;
   if (function != nullptr && function(&version) == ncclSuccess) SetNcclVersion(version);
 }
 
@@ -85,6 +90,15 @@ void LearnNcclVersion(int way) noexcept {
 uint64_t HashOfInitAll() noexcept {
   const uint32_t ordinal = init_all_calls.fetch_add(1, std::memory_order_relaxed);
   return HashChild((static_cast<uint64_t>(getpid()) << 32) | 1u, ordinal, 0);
+}
+
+void EndCreationOf(const void* owner, ncclResult_t result) noexcept {
+  CommunicatorCreation creation;
+  if (!creating_communicator.End(owner, &creation)) return;
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  creation.since_ns = NowNs();
+  creation.result = result;
+  refused_communicator.Replace(creation);
 }
 
 }  // namespace
@@ -116,17 +130,28 @@ Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way
     }
     AskNccl(*comm, handle, way);
     LearnNcclVersion(way);
-  } else if (!HasGaps(*comm) || !AskNccl(*comm, handle, way)) {
-    return comm;
+  } else {
+    // A call on the communicator shows that it is ready.
+    if (comm->blocking.load(std::memory_order_relaxed) == Blocking::kNo) EndCreationOf(handle, ncclSuccess);
+    if (!HasGaps(*comm) || !AskNccl(*comm, handle, way)) return comm;
   }
-  NoteIdentity(*comm);
+  const bool named = comm->named.load(std::memory_order_relaxed);
+  NoteIdentity(*comm, named ? 0 : comm->hash.load(std::memory_order_relaxed));
   ReportCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated);
   return comm;
 }
 
+void EndCreation(const ThreadState& thread, ncclResult_t result, const void* handle) noexcept {
+  if (result == ncclInProgress && handle != nullptr) {
+    creating_communicator.GoesOn(&thread, handle, result);
+  } else {
+    EndCreationOf(&thread, result);
+  }
+}
+
 void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool ready) noexcept {
   if (!ready) made_without_blocking.store(true, std::memory_order_relaxed);
-  const void* handle = *init.newcomm;
+  void* handle = *init.newcomm;
   // Null: this rank is no member (a split without color).
   if (handle == nullptr) return;
   Communicator* comm = Register(handle, {init.hash, init.parent, init.rank, init.ranks, init.device});
@@ -134,7 +159,8 @@ void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool
   comm->blocking.store(ready ? Blocking::kYes : Blocking::kNo, std::memory_order_relaxed);
   if (ready) AskNccl(*comm, handle, way);
   LearnNcclVersion(way);
-  NoteIdentity(*comm);
+  TakeNameFromPlugin(handle, *comm, init.told_before);
+  NoteIdentity(*comm, init.hash);
   ReportCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated, init.made_by,
                      init.name.text());
 }
@@ -148,15 +174,26 @@ bool IdentityFromNccl(NcclIdentity* identity) noexcept {
 
 namespace {
 
+// Before NCCL runs, because it waits for the other ranks.
+void BeginCreation(const ThreadState& thread, const PendingInit& init, uint64_t parent_hash) noexcept {
+  creating_communicator.Begin(&thread, {NowNs(), init.hash, parent_hash, init.rank, init.ranks, 0,
+                                        static_cast<uint16_t>(static_cast<int>(init.made_by) + 1)});
+}
+
+// Outside a group; else it goes on until the group's end.
+void LeaveCreation(const ThreadState* thread, const PendingInit& init, ncclResult_t result) noexcept {
+  if (thread != nullptr && !InGroup(CallsOf(*thread)))
+    EndCreation(*thread, result, result == ncclInProgress ? *init.newcomm : nullptr);
+}
+
 // Inside a group the handle may be written as late as at its end.
 void AddOrDefer(ThreadState& thread, const PendingInit& init, int way, ncclResult_t result) noexcept {
   if (result != ncclSuccess && result != ncclInProgress) return;
-  if (thread.nccl_group_depth == 0) {
+  if (!InGroup(CallsOf(thread))) {
     AddCommunicator(thread, init, way, result == ncclSuccess);
     return;
   }
-  if (thread.nccl_batch == nullptr) thread.nccl_batch = ClaimGroupBatch();
-  CallBatch* batch = thread.nccl_batch;
+  CallBatch* batch = BatchOfGroup(CallsOf(thread));
   if (batch != nullptr && batch->init_count < batch->init_capacity) batch->inits[batch->init_count++] = init;
   // Else the first call on it enters it, without its hash.
 }
@@ -167,13 +204,23 @@ void InitRankScope::Begin(ncclComm_t* newcomm, int ranks, const ncclUniqueId* id
                           const ncclConfig_t* config) noexcept {
   ours_ = Enter() && newcomm != nullptr && id != nullptr;
   if (!ours_) return;
-  init_ = {reinterpret_cast<void**>(newcomm), HashUniqueId(id), 0, rank, ranks, -1, origin_.entry_point, {}};
+  init_ = {reinterpret_cast<void**>(newcomm),
+           HashUniqueId(id),
+           0,
+           rank,
+           ranks,
+           -1,
+           origin_.entry_point,
+           CommunicatorsTold(),
+           {}};
   ReadCommunicatorName(config, &init_.name);
+  if (const Guard guard; guard) BeginCreation(*thread_, init_, 0);
 }
 
 void InitRankScope::End(ncclResult_t result) noexcept {
   Leave();
   if (!ours_) return;
+  LeaveCreation(thread_, init_, result);
   Guard guard;
   if (guard) AddOrDefer(*thread_, init_, origin_.way, result);
 }
@@ -184,6 +231,7 @@ void InitAllScope::Begin(ncclComm_t* comms, int devices, const int* device_list)
   devices_ = devices;
   device_list_ = device_list;
   hash_ = ours_ ? HashOfInitAll() : 0;
+  told_before_ = CommunicatorsTold();
 }
 
 void InitAllScope::End(ncclResult_t result) noexcept {
@@ -194,7 +242,15 @@ void InitAllScope::End(ncclResult_t result) noexcept {
   for (int i = 0; i < devices_; ++i) {
     const int32_t device = device_list_ != nullptr ? device_list_[i] : i;
     AddOrDefer(*thread_,
-               {reinterpret_cast<void**>(&comms_[i]), hash_, 0, i, devices_, device, origin_.entry_point, {}},
+               {reinterpret_cast<void**>(&comms_[i]),
+                hash_,
+                0,
+                i,
+                devices_,
+                device,
+                origin_.entry_point,
+                told_before_,
+                {}},
                origin_.way, result);
   }
 }
@@ -204,7 +260,7 @@ void ChildScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int color,
   ours_ = Enter() && newcomm != nullptr;
   parent_ = nullptr;
   if (!ours_) return;
-  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, -1, 0, -1, origin_.entry_point, {}};
+  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, -1, 0, -1, origin_.entry_point, CommunicatorsTold(), {}};
   ReadCommunicatorName(config, &init_.name);
   Guard guard;
   if (!guard) return;
@@ -215,13 +271,15 @@ void ChildScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int color,
   init_.hash = HashChild(known->hash.load(std::memory_order_relaxed), ordinal, color);
   init_.parent = known->id.load(std::memory_order_relaxed);
   init_.device = known->device.load(std::memory_order_relaxed);
+  BeginCreation(*thread_, init_, known->hash.load(std::memory_order_relaxed));
 }
 
 void ChildScope::End(ncclResult_t result) noexcept {
   Leave();
   if (!ours_) return;
+  LeaveCreation(thread_, init_, result);
   Guard guard;
-  // It was refused, maybe on this rank alone: the next child has its number.
+  // NCCL refused it, perhaps on this rank only: its number goes to the next child.
   Communicator* parent =
       result == ncclSuccess || result == ncclInProgress || !guard ? nullptr : Find(parent_);
   if (parent != nullptr) parent->children.fetch_sub(1, std::memory_order_relaxed);
@@ -232,19 +290,23 @@ void GrowScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int ranks, int ran
                       const ncclConfig_t* config) noexcept {
   ours_ = Enter() && newcomm != nullptr;
   if (!ours_) return;
-  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, rank, ranks, -1, origin_.entry_point, {}};
+  init_ = {
+      reinterpret_cast<void**>(newcomm), 0, 0, rank, ranks, -1, origin_.entry_point, CommunicatorsTold(), {}};
   ReadCommunicatorName(config, &init_.name);
   Guard guard;
-  const Communicator* known =
-      guard && parent != nullptr ? KnownCommunicator(*thread_, parent, origin_.way) : nullptr;
-  if (known == nullptr) return;
+  if (!guard) return;
+  const Communicator* known = parent != nullptr ? KnownCommunicator(*thread_, parent, origin_.way) : nullptr;
+  // A new rank does not know whose communicator it joins.
+  if (known == nullptr) return BeginCreation(*thread_, init_, 0);
   init_.parent = known->id.load(std::memory_order_relaxed);
   init_.device = known->device.load(std::memory_order_relaxed);
+  BeginCreation(*thread_, init_, known->hash.load(std::memory_order_relaxed));
 }
 
 void GrowScope::End(ncclResult_t result) noexcept {
   Leave();
   if (!ours_) return;
+  LeaveCreation(thread_, init_, result);
   Guard guard;
   if (guard) AddOrDefer(*thread_, init_, origin_.way, result);
 }
@@ -272,7 +334,9 @@ void AsyncErrorScope::Begin(const void* comm, const ncclResult_t* answer) noexce
 
 void AsyncErrorScope::End(ncclResult_t result) noexcept {
   Leave();
-  if (!ours_ || result != ncclSuccess || *answer_ != ncclSuccess) return;
+  if (!ours_ || result != ncclSuccess || *answer_ == ncclInProgress) return;
+  EndCreationOf(handle_, *answer_);
+  if (*answer_ != ncclSuccess) return;
   Guard guard;
   if (guard && Find(handle_) != nullptr) KnownCommunicator(*thread_, handle_, origin_.way);
 }
@@ -284,9 +348,12 @@ void EndOfCommunicatorScope::Begin(const void* comm) noexcept {
   handle_ = comm;
   state_ = {};
   if (!ours_) return;
+  EndCreationOf(comm, ncclSuccess);  // the program abandons it, if it was not ready
   if (const Guard guard; guard) ResolveAwaited(*thread_, comm);
-  const Communicator* known = Find(comm);
+  Communicator* known = Find(comm);
   if (known == nullptr) return;
+  // One that was made in a group with others of its size, and never called: what is left is its name.
+  if (!known->named.load(std::memory_order_relaxed)) TakeNameFromPlugin(const_cast<void*>(comm), *known, 0);
   state_ = StateOf(*known);
   facts_ = {known->hash.load(std::memory_order_relaxed), known->parent.load(std::memory_order_relaxed),
             known->rank.load(std::memory_order_relaxed), known->ranks.load(std::memory_order_relaxed),

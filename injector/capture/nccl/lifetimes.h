@@ -23,6 +23,10 @@ Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way
 // asked about it.
 void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool ready) noexcept;
 
+// The thread has come back from the call, or the outermost end of the group, that creates a communicator.
+// `handle`: the communicator's; NCCL may go on with it in the background.
+void EndCreation(const ThreadState& thread, ncclResult_t result, const void* handle) noexcept;
+
 // The event about a communicator as it is known now. `made_by`: where it has just been made. `name`: empty if
 // it has none, or was reported with it before.
 void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::CommunicatorState state,

@@ -5,12 +5,14 @@
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/capture/nccl/awaited.h"
 #include "injector/capture/nccl/captured_nodes.h"
+#include "injector/capture/nccl/copies.h"
 #include "injector/capture/nccl/entry_points.h"
 #include "injector/capture/nccl/kernel_launches.h"
 #include "injector/capture/nccl/patching.h"
 #include "injector/capture/nccl/plugin.h"
 #include "injector/capture/nccl/scopes.h"
 #include "injector/capture/nccl/short_names.h"
+#include "injector/capture/nccl/thread_calls.h"
 #include "injector/capture/nccl/torn_groups.h"
 #include "injector/capture/nccl/unknown_functions.h"
 #include "injector/core/event_names.h"
@@ -60,6 +62,8 @@ const char* CollectiveDataType(uint8_t type) noexcept {
   return name.empty() ? "" : name.data();
 }
 
+const char* CollectiveReduction(uint8_t number) noexcept { return nccl::ReductionName(number).data(); }
+
 bool NcclIdentityOf(int32_t* rank, int32_t* world_size) noexcept {
   nccl::NcclIdentity identity{};
   if (!nccl::IdentityFromNccl(&identity)) return false;
@@ -79,6 +83,7 @@ void Start() noexcept {
   event_names.collective_op = CollectiveOp;
   event_names.collective_datatype = CollectiveDataType;
   event_names.collective_how = nccl::NameOfNumber;
+  event_names.collective_reduction = CollectiveReduction;
   event_names.nccl_identity = NcclIdentityOf;
   event_names.unknown_function = nccl::UnknownFunction;
   event_names.other_unknown_functions = nccl::OtherUnknownFunctions;
@@ -91,7 +96,9 @@ void Start() noexcept {
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, CUPTI_API_ENTER,
              OnLaunchKernelEx<true>);
   graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode, Carried};
+  copy_hooks = {nccl::NoteCopy, nccl::NoteCopyCaptured};
   new_library_hook = nccl::AskForScan;
+  thread_end_hook.store(nccl::EndThread, std::memory_order_relaxed);
   // A plugin costs NCCL something, for what is not recorded.
   if (recording.Wants(kRecordNccl)) nccl::OfferPlugin();
   nccl::PatchLoadedObjects();

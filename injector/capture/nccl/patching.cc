@@ -16,6 +16,7 @@
 #include "injector/base/text.h"
 #include "injector/capture/cupti/broker.h"
 #include "injector/capture/loader/exports.h"
+#include "injector/capture/loader/libc_functions.h"
 #include "injector/capture/loader/relocations.h"
 #include "injector/capture/nccl/entry_points.h"
 #include "injector/capture/nccl/providers.h"
@@ -29,7 +30,7 @@ namespace gpuprobe::injector::nccl {
 namespace {
 
 // Objects whose internal calls we must not intercept. The same goes for libnccl, which calls itself through
-// one of its own slots (ncclBroadcast from ncclBcast): we patch only its slots of dlsym and getenv, through
+// one of its own slots (ncclBroadcast from ncclBcast): we patch only its slots of the C library, through
 // which it finds profiler plugins. Matched by the start of the file's name, versions and plugins included.
 constexpr std::string_view kNccl = "libnccl";
 constexpr std::string_view kSkipped[] = {"libcuda.so", "libcupti", "libc.so",    "ld-linux",
@@ -76,7 +77,7 @@ void* Lead(void* thunk) noexcept {
   return thunk;
 }
 
-// CUPTI's function of this name, null if it is none that leads to us.
+// CUPTI's function of this name, null if we do not redirect it.
 void* RealOfCupti(const char* name) noexcept {
   struct Search {
     const char* name;
@@ -119,6 +120,7 @@ void RedirectExportsOfCupti(const ElfObject& object) noexcept {
 
 void SeeObject(const ElfObject& object) noexcept {
   if (IsOurself(object)) return;
+  NoteDefinitions(object);
   AddProvider(object);
   if (!exports_redirected.load(std::memory_order_relaxed)) RedirectExportsOfCupti(object);
 }
@@ -128,47 +130,53 @@ bool Skip(const ElfObject& object) noexcept {
                      [&](std::string_view start) { return StartsWith(object.FileName(), start); });
 }
 
+// Whether the slot resolves, or will resolve, to an NCCL: a plugin's functions and data are named like
+// NCCL's, too.
+bool LeadsToNccl(const ElfObject& object, const Slot& slot) noexcept {
+  if (!slot.unresolved)
+    return !object.Contains(reinterpret_cast<uintptr_t>(slot.value)) && IsCodeOfNccl(slot.value);
+  return object.FindSymbol(slot.symbol) == nullptr && NcclExports(slot.symbol);
+}
+
 void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
   if (slot.value == nullptr) return nullptr;
-  const bool unresolved =
-      slot.type == R_X86_64_JUMP_SLOT && object.Contains(reinterpret_cast<uintptr_t>(slot.value));
-  if (std::strcmp(slot.symbol, "dlsym") == 0) {
-    const bool known = unresolved || slot.value == reinterpret_cast<void*>(&dlsym);
-    return known ? reinterpret_cast<void*>(&gpuprobe_dlsym) : nullptr;
+  if (IsRedirected(slot.symbol)) {
+    if (slot.unresolved) NoteDefinitions(object);  // it may have been loaded after see_object ran
+    return LibcReplacement(slot);
   }
-  if (std::strcmp(slot.symbol, "dlopen") == 0) {
-    const bool known = unresolved || slot.value == reinterpret_cast<void*>(&dlopen);
-    return known ? reinterpret_cast<void*>(&gpuprobe_dlopen) : nullptr;
+  if (slot.symbol[0] == 'c') {
+    // An object with a CUPTI of its own may get that.
+    if (slot.unresolved && object.FindSymbol(slot.symbol) != nullptr) return nullptr;
+    return BrokerReplacement(slot.symbol, slot.unresolved ? nullptr : slot.value);
   }
-  if (std::strcmp(slot.symbol, "getenv") == 0) {
-    const bool known = unresolved || slot.value == reinterpret_cast<void*>(program_functions.getenv);
-    return known ? reinterpret_cast<void*>(&AnsweringGetenv) : nullptr;
-  }
-  if (slot.symbol[0] == 'c') return BrokerReplacement(slot.symbol, unresolved ? nullptr : slot.value);
   const EntryPoint entry_point = FindEntryPoint(slot.symbol);
-  if (entry_point == EntryPoint::kCount) NoteUnknownFunction(slot.symbol);
-  if (entry_point == EntryPoint::kCount || StartsWith(object.FileName(), kNccl)) return nullptr;
+  if (entry_point == EntryPoint::kCount) {
+    if (IsUnknownFunction(slot.symbol) && LeadsToNccl(object, slot)) NoteUnknownFunction(slot.symbol);
+    return nullptr;
+  }
+  if (StartsWith(object.FileName(), kNccl)) return nullptr;
   int way = ProviderOf(entry_point, slot.value);
-  if (way < 0 && unresolved) way = FirstProviderOf(entry_point);
+  if (way < 0 && slot.unresolved) way = ProviderFor(object, entry_point);
   if (way < 0 || RealAddress(way, entry_point) == nullptr) return nullptr;
   void* thunk = Thunk(way, entry_point);
   return thunk == slot.value ? nullptr : Lead(thunk);
 }
 
-// "nccl..", "pnccl..", "cupti..", dlsym, dlopen and getenv. Whatever passes costs a call of the kernel's,
+// "nccl..", "pnccl..", "cupti.." and some of the C library's. Whatever passes costs a call of the kernel's,
 // which reads the slot.
 bool Concerns(const char* symbol) noexcept {
   switch (symbol[0]) {
     case 'n':
       return std::strncmp(symbol, "nccl", 4) == 0;
-    case 'p':
-      return std::strncmp(symbol, "pnccl", 5) == 0;
     case 'c':
       return std::strncmp(symbol, "cupti", 5) == 0;
+    case 'p':
+      if (std::strncmp(symbol, "pnccl", 5) == 0) return true;
+      [[fallthrough]];
     case 'd':
-      return std::strcmp(symbol, "dlsym") == 0 || std::strcmp(symbol, "dlopen") == 0;
     case 'g':
-      return std::strcmp(symbol, "getenv") == 0;
+    case 's':
+      return IsRedirected(symbol);
     default:
       return false;
   }
@@ -179,10 +187,21 @@ bool ComesLast(const char* symbol) noexcept { return FindEntryPoint(symbol) == E
 
 constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns, ComesLast};
 
+void RedirectLookUps() noexcept {
+  RedirectLibcFunction("dlsym", reinterpret_cast<void*>(&dlsym), reinterpret_cast<void*>(&gpuprobe_dlsym),
+                       false);
+  RedirectLibcFunction("dlopen", reinterpret_cast<void*>(&dlopen), reinterpret_cast<void*>(&gpuprobe_dlopen),
+                       false);
+  program_functions.getenv = reinterpret_cast<char* (*)(const char*)>(
+      RedirectLibcFunction("getenv", reinterpret_cast<void*>(program_functions.getenv),
+                           reinterpret_cast<void*>(&AnsweringGetenv), false));
+}
+
 }  // namespace
 
 uint32_t PatchLoadedObjects() noexcept {
   if (patching.exchange(true, std::memory_order_acquire)) return 0;
+  if (first_scan.load(std::memory_order_relaxed)) RedirectLookUps();
   const ScanResult result = ScanRelocations(kPolicy);
   if (result.adds != scanned_adds.load(std::memory_order_relaxed)) {
     scanned_adds.store(result.adds, std::memory_order_relaxed);
@@ -216,8 +235,7 @@ void PatchNewObjects() noexcept {
   }
 }
 
-// Once the recording has ended, perhaps because a sandbox begins (capture/sandbox/), nothing more is asked of
-// the kernel.
+// Makes no system call once the recording has ended, perhaps because a sandbox begins (capture/sandbox/).
 void PatchBeforeUse() noexcept {
   const uint64_t adds = LoadedObjectsEver();
   if (adds == scanned_adds.load(std::memory_order_relaxed) || InForkedChild()) return;
@@ -241,15 +259,5 @@ void MeetProviderAt(const void* address) noexcept {
 }
 
 uint32_t LatePatches() noexcept { return late_patches.load(std::memory_order_relaxed); }
-
-void ResetPatchingForTest() noexcept {
-  ClearProvidersForTest();
-  scanned_adds.store(0);
-  scans_left.store(0);
-  retries.store(0);
-  postponed.store(false);
-  scan_asked.store(false);
-  exports_redirected.store(false);
-}
 
 }  // namespace gpuprobe::injector::nccl

@@ -2,10 +2,10 @@
 // by patching relocations. Slots of getenv get the one that answers for our variables (environment.h).
 //
 // Patched: a slot that holds the address of an NCCL function in some loaded object (a provider: libnccl, or a
-// wrapper library of the program's), and an unresolved, lazily bound slot of such a name, which will go to
-// the first provider in load order. Left alone: our own slots; those of libcuda, libcupti, the C library and
-// the loader; all of libnccl's except those of dlsym and getenv, through which it finds profiler plugins;
-// slots that already point to us; slots that hold something we do not know. Thread: one at a time (a second
+// wrapper library of the program's), and an unresolved, lazily bound slot of such a name if there is only one
+// provider; slots of the C library's functions (capture/loader/libc_functions.h). Left alone: our own slots;
+// those of libcuda, libcupti, the C library and the loader; libnccl's of NCCL's functions; slots that already
+// point to us; slots that hold something we do not know. Thread: one at a time (a second
 // one returns at once). Allocation: none. Failure: a call that is not patched is not seen; nothing breaks.
 #pragma once
 
@@ -44,9 +44,6 @@ void MeetProviderAt(const void* address) noexcept;
 // done: threads may be inside an NCCL group whose start we missed. Odd while calls are being patched, or the
 // loader may still undo it.
 uint32_t LatePatches() noexcept;
-
-// Forgets the providers. Slots stay as they are.
-void ResetPatchingForTest() noexcept;
 
 }  // namespace gpuprobe::injector::nccl
 

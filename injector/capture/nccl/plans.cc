@@ -39,7 +39,7 @@ struct CommPart {
   uint32_t class_count;
   uint64_t plan_without_kernels;
 
-  // Nobody reads streams and classes beyond their counts.
+  // Streams and classes are never read beyond their counts.
   void Begin(uint32_t of) noexcept {
     comm = of;
     context = 0;
@@ -84,7 +84,7 @@ void AddCall(CommPart& part, const PendingCall& call) noexcept {
   }
 }
 
-// Some call of it could run by the kernel; `with_type`: by name, it does.
+// Whether some call of the part could run as this kernel; `with_type`: the element type must match as well.
 bool Fits(const CommPart& part, const SeenLaunch& launch, bool with_type) noexcept {
   for (uint32_t op = 0; op < 16; ++op) {
     if ((launch.ops >> op & 1u) == 0 || part.datatypes_of[op] == 0) continue;

@@ -1,13 +1,14 @@
 // Records NCCL calls from NCCL's own reports to its profiler plugin: calls into a statically linked NCCL, and
 // others that bypass our wrappers.
 //
-// NCCL announces the calls of a plan, inside a group, on the thread that has just launched the plan's kernel:
+// NCCL announces the calls of a plan, inside a group, on the thread that has just launched the plan's kernel,
 // so they belong to the last NCCL kernel launched on that thread. If a wrapper sees a call as well, the
-// wrapper records it, and takes only the communicator's hash from the plugin if its creation was missed. A
-// call that bypasses the wrappers on one of their communicators is recorded here under that communicator. A
-// communicator that a wrapper meets late gets its hash only if every earlier call was reported, so that its
-// calls have the same numbers as on the other ranks. A replay of a captured plan is announced on a CUDA
-// thread that launched nothing: it is not recorded here, and its kernels are known by name.
+// wrapper records it. A communicator is named by the hash that NCCL's log prints as soon as NCCL reports it:
+// usually while the communicator is made, else with its first call. A call that bypasses the wrappers on one
+// of their communicators is recorded here under that communicator. A communicator that a wrapper meets late
+// gets its hash only if every earlier call was reported, so that its calls have the same numbers as on the
+// other ranks. A replay of a captured plan is announced on a CUDA thread that launched nothing: it is not
+// recorded here, and its kernels are known by name.
 //
 // Thread: the application's, or one of NCCL's own, inside the guard. Allocation: none; a fixed pool of
 // communicators. Failure: beyond these places, a communicator's calls are counted as
@@ -16,6 +17,7 @@
 
 #include <cstdint>
 
+#include "injector/capture/nccl/communicators.h"
 #include "injector/capture/nccl/entry_points.h"
 #include "injector/core/thread_state.h"
 
@@ -25,15 +27,6 @@ inline constexpr uint32_t kPluginCommunicators = 1024;
 
 struct PluginCommunicator;
 
-// An application's call, reported on its thread before anything is launched: from version 5 on.
-struct PluginApiCall {
-  EntryPoint op;  // kCount: not known
-  uint8_t datatype;
-  int32_t root;
-  uint64_t count;
-  const void* stream;
-};
-
 // A call as one of the plugin's versions reports it.
 struct PluginCall {
   EntryPoint op;  // kCount: not known
@@ -41,8 +34,8 @@ struct PluginCall {
   int32_t root;
   int32_t peer;
   uint64_t count;
-  uint64_t comm_hash;  // 0: reported when the communicator was made
-  int32_t rank;
+  uint64_t comm_hash = 0;  // 0: reported when the communicator was made
+  int32_t rank = -1;
   const char* algorithm = nullptr;  // "RING"; null: not known
   const char* protocol = nullptr;   // "LL"
   uint8_t channels = 0;
@@ -54,31 +47,31 @@ PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t 
                                            const char* name) noexcept;
 void ClosePluginCommunicator(PluginCommunicator* comm) noexcept;
 
+// How many communicators NCCL has announced so far.
+uint64_t CommunicatorsTold() noexcept;
+// Gives a communicator that a wrapper has just made the hash that NCCL announced since `told_before`, if
+// exactly one announced communicator matches. If several do (made in one group, or non-blocking), its first
+// call names it.
+void TakeNameFromPlugin(void* handle, Communicator& made, uint64_t told_before) noexcept;
+
 void NotePluginCall(PluginCommunicator* comm, const PluginCall& call) noexcept;
 // All calls of a plan have been reported.
 void EndPluginGroup() noexcept;
 
-// From version 5 on: the first call of a group, explicit or of a single call; each of its calls; its end on
-// this thread, launched unless its communicators are non-blocking. A group whose start the wrappers missed is
-// recorded here to its end, even when it is captured.
+// From version 5 on, the application's calls on its thread, before anything is launched: the first of a
+// group, explicit or of a single call; each of its calls; its end on this thread, launched unless its
+// communicators are non-blocking. A group whose start the wrappers missed is recorded here to its end, even
+// when it is captured.
 void BeginApiGroup() noexcept;
-void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept;
+void NoteApiCall(PluginCommunicator* comm, const PluginCall& call, const void* stream) noexcept;
 void EndApiGroup() noexcept;
-
-// True when NCCL reports the application's calls as they are made: from version 5 on.
-bool ApiIsTold() noexcept;
-
-// True when NCCL has been reporting its communicators to this process's plugin.
-bool PluginIsTold() noexcept;
 
 // An NCCL kernel was launched on this thread outside of every intercepted call.
 void NotePluginLaunch(ThreadState& thread, uint32_t correlation) noexcept;
 
-// Puts this library into NCCL_PROFILER_PLUGIN, unless somebody chose a plugin: by NCCL's variables for
+// Puts this library into NCCL_PROFILER_PLUGIN, unless the user chose a plugin: by NCCL's variables for
 // profiler or network plugins, or with a libnccl-profiler.so where the loader looks. At start, before NCCL
 // reads it.
 void OfferPlugin() noexcept;
-
-void ClearPluginForTest() noexcept;
 
 }  // namespace gpuprobe::injector::nccl

@@ -58,7 +58,7 @@ int OthersMask(const Mask& mask) noexcept {
                                                              : now;
 }
 
-// What NCCL has for a context.
+// The context handle that NCCL gets.
 struct Context {
   std::atomic<bool> in_use;
   void* others;
@@ -120,11 +120,11 @@ GroupHandle* GroupHandleOf(void* handle) noexcept {
 constinit std::atomic<const void*> others[kVersions + 1] = {};
 constinit std::atomic<int> newest_asked{0};  // the newest version that this NCCL has
 
-// The events that NCCL might tell because of us.
+// The events that NCCL might report because of us.
 constexpr uint64_t kOurs = abi::ToldFor(static_cast<uint64_t>(kPluginMask), kVersions);
 
 bool WouldBeTold(const Mask& mask, uint64_t type, const void* parent) noexcept {
-  if ((type & kOurs) == 0) return true;  // told because the other plugin asked
+  if ((type & kOurs) == 0) return true;  // reported because the other plugin asked
   const int nccl = newest_asked.load(std::memory_order_relaxed);
   // Older ones leave out the children of a group that has no handle.
   const bool child = type == abi::kEventCollective || type == abi::kEventPointToPoint;
@@ -132,7 +132,7 @@ bool WouldBeTold(const Mask& mask, uint64_t type, const void* parent) noexcept {
   return (abi::ToldFor(static_cast<uint64_t>(OthersMask(mask)), nccl) & type) != 0;
 }
 
-// The other plugin's handle for an event. A parent that it knows nothing of is none.
+// The other plugin's handle for an event; null for a parent that it does not know.
 void* Known(void* handle) noexcept {
   if (IsMarker(handle)) return nullptr;
   const GroupHandle* group = GroupHandleOf(handle);
@@ -323,17 +323,6 @@ const void* ChainPlugin(int version, const void* table, bool has_any) noexcept {
   }
   if (table == nullptr) return has_any ? nullptr : OwnTable(version);
   return table == OwnTable(version) ? nullptr : Around(version, table);
-}
-
-void ClearChainsForTest() noexcept {
-  for (auto& other : others) other.store(nullptr);
-  for (Mask& mask : masks) {
-    mask.place.store(nullptr);
-    mask.written.store(0);
-  }
-  for (Context& context : contexts) context.in_use.store(false);
-  for (GroupHandle& handle : group_handles) handle.in_use.store(false);
-  newest_asked.store(0);
 }
 
 }  // namespace gpuprobe::injector::nccl

@@ -6,7 +6,7 @@
 // we asked for them are kept from it, by NCCL's own rule (ToldFor in plugin_abi.h), and so are our handles.
 // When NCCL asks a library that has no profiler (a network plugin) for one, it gets our own tables.
 //
-// Nor does it matter what handles it gives: NCCL gets ours for contexts and groups, and the other plugin's
+// The other plugin may use any handle values: NCCL gets ours for contexts and groups, and the other plugin's
 // own for all other events.
 //
 // Thread: any of NCCL's. Allocation: none of ours; fixed pools of contexts and group handles. Failure: beyond
@@ -18,11 +18,9 @@
 
 namespace gpuprobe::injector::nccl {
 
-// What NCCL gets for its question after ncclProfiler_v<version> of a library, whose own answer is `table`
-// (null if it has none): a table that goes in between, or null: what the library itself answers. `has_any`:
-// it has some version of it.
+// What NCCL's look-up of ncclProfiler_v<version> in a library returns: a table that forwards to `table`, the
+// library's own (null if it has none); null: use the library's own answer. `has_any`: the library has some
+// version of the table.
 const void* ChainPlugin(int version, const void* table, bool has_any) noexcept;
-
-void ClearChainsForTest() noexcept;
 
 }  // namespace gpuprobe::injector::nccl

@@ -1,4 +1,4 @@
-// The exported ncclProfiler_v1 to _v6: what NCCL finds when nobody else's plugin is there.
+// The exported ncclProfiler_v1 to _v6: what NCCL finds when there is no other plugin.
 #include "injector/base/lifecycle.h"
 #include "injector/capture/nccl/plugin_events.h"
 
@@ -39,7 +39,8 @@ int Finalize(void* context) noexcept {
 
 int Open(void** context, int* mask, uint64_t hash, int rank, int ranks, const char* name) noexcept {
   *context = OpenPluginCommunicator(hash, rank, ranks, name);
-  // One mask serves all communicators: a place that was not to be had must not silence the others.
+  // One mask serves all communicators: a communicator without a place must not turn off reports about the
+  // others.
   const bool live = CurrentLifecycle() == LifecycleState::kLive;
   // NCCL's threads read it while others make communicators.
   __atomic_store_n(mask, live ? kPluginMask : 0, __ATOMIC_RELAXED);

@@ -1,6 +1,6 @@
 // Translates plugin events of any version into calls of plugin.h, and says which kind of event it was.
 //
-// Shared by two function tables: our own (plugin_entry.cc) and the ones around somebody else's plugin
+// Shared by two function tables: our own (plugin_entry.cc) and the ones around another plugin
 // (plugin_chain.cc). Thread, allocation and failure: as in plugin.h.
 #pragma once
 
@@ -61,8 +61,24 @@ uint64_t HashOf(const Part& part) noexcept {
   return 0;
 }
 
-inline bool HasRoot(EntryPoint op) noexcept {
-  return op == EntryPoint::kBroadcast || op == EntryPoint::kReduce;
+template <typename Part>
+int32_t RootOf(const Part& part, EntryPoint op) noexcept {
+  if constexpr (requires { part.root; }) {
+    if (op == EntryPoint::kBroadcast || op == EntryPoint::kReduce) return part.root;
+  }
+  return -1;
+}
+
+template <typename Part>
+void TellApiCall(PluginCommunicator* comm, const Part& part) noexcept {
+  const EntryPoint op = FindOperation(FunctionName(part.function));
+  NoteApiCall(comm,
+              {.op = op,
+               .datatype = DataType(part.datatype),
+               .root = RootOf(part, op),
+               .peer = -1,
+               .count = part.count},
+              part.stream);
 }
 
 // Versions 5 and 6: what the application called, on its own thread and before anything is launched.
@@ -72,20 +88,9 @@ inline PluginEvent TellApi(PluginCommunicator* comm, const abi::Descriptor5& des
     return PluginEvent::kApiGroup;
   }
   if (descriptor.type == abi::kEventCollectiveApi) {
-    const abi::CollectiveApi& part = descriptor.collective_api;
-    const EntryPoint op = FindOperation(FunctionName(part.function));
-    NoteApiCall(comm, {.op = op,
-                       .datatype = DataType(part.datatype),
-                       .root = HasRoot(op) ? part.root : -1,
-                       .count = part.count,
-                       .stream = part.stream});
+    TellApiCall(comm, descriptor.collective_api);
   } else if (descriptor.type == abi::kEventPointToPointApi) {
-    const abi::PointToPointApi& part = descriptor.point_to_point_api;
-    NoteApiCall(comm, {.op = FindOperation(FunctionName(part.function)),
-                       .datatype = DataType(part.datatype),
-                       .root = -1,
-                       .count = part.count,
-                       .stream = part.stream});
+    TellApiCall(comm, descriptor.point_to_point_api);
   }
   return PluginEvent::kOther;
 }
@@ -102,7 +107,7 @@ PluginEvent TellEvent(PluginCommunicator* comm, const Descriptor& descriptor) no
     const EntryPoint op = FindOperation(FunctionName(part.function));
     NotePluginCall(comm, {.op = op,
                           .datatype = DataType(part.datatype),
-                          .root = HasRoot(op) ? part.root : -1,
+                          .root = RootOf(part, op),
                           .peer = -1,
                           .count = part.count,
                           .comm_hash = HashOf(part),

@@ -1,16 +1,36 @@
 #include "injector/capture/nccl/providers.h"
 
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
 namespace gpuprobe::injector::nccl {
 
 namespace {
 
-// Ways are never given back: a thunk of an unloaded copy may still be held by somebody.
+// Ways are never given back: the program may still hold a thunk of an unloaded copy.
 constinit std::atomic<int> provider_count{0};
+// Those providers that are an NCCL. A copy outlives its object. After an unload its facts are stale, but it
+// only reads memory that is readable.
+constinit std::optional<ElfObject> libraries[kMaxProviders] = {};
+// What objects that are linked to a provider call it; empty: none, or too long.
+constinit char so_names[kMaxProviders][64] = {};
 
-// A library of wrappers for some functions is a provider like NCCL itself; what names the thing is that it
-// starts and ends groups.
+void NoteSoName(const ElfObject& object, char (&into)[64]) noexcept {
+  const char* name = object.SoName();
+  const size_t length = name == nullptr ? 0 : std::strlen(name);
+  into[0] = '\0';
+  if (length < sizeof into) std::memcpy(into, name == nullptr ? "" : name, length + 1);
+}
+
+// A library that wraps some functions is a provider like NCCL itself. The criterion is that it starts and
+// ends groups.
 bool DefinesCalls(const ElfObject& object) noexcept {
   return object.FindSymbol("ncclGroupStart") != nullptr && object.FindSymbol("ncclGroupEnd") != nullptr;
+}
+
+bool MakesCommunicators(const ElfObject& object) noexcept {
+  return object.FindSymbol("ncclGetUniqueId") != nullptr && object.FindSymbol("ncclCommInitRank") != nullptr;
 }
 
 }  // namespace
@@ -29,7 +49,23 @@ void AddProvider(const ElfObject& object) noexcept {
   for (size_t i = 0; i < kEntryPoints; ++i) {
     real_functions[kFirstProviderWay + count][i].store(functions[i], std::memory_order_relaxed);
   }
+  NoteSoName(object, so_names[count]);
+  if (MakesCommunicators(object)) libraries[count].emplace(object);
   provider_count.store(count + 1, std::memory_order_release);
+}
+
+bool IsCodeOfNccl(const void* address) noexcept {
+  const int count = provider_count.load(std::memory_order_acquire);
+  return std::any_of(libraries, libraries + count, [address](const std::optional<ElfObject>& library) {
+    return library.has_value() && library->InExecutableSegment(reinterpret_cast<uintptr_t>(address));
+  });
+}
+
+bool NcclExports(const char* symbol) noexcept {
+  const int count = provider_count.load(std::memory_order_acquire);
+  return std::any_of(libraries, libraries + count, [symbol](const std::optional<ElfObject>& library) {
+    return library.has_value() && IsCodeOfNccl(library->FindSymbol(symbol));
+  });
 }
 
 int ProviderOf(EntryPoint entry_point, const void* address) noexcept {
@@ -43,19 +79,19 @@ int ProviderOf(EntryPoint entry_point, const void* address) noexcept {
   return -1;
 }
 
-int FirstProviderOf(EntryPoint entry_point) noexcept {
+int ProviderFor(const ElfObject& object, EntryPoint entry_point) noexcept {
   const int count = provider_count.load(std::memory_order_acquire);
-  for (int i = 0; i < count; ++i) {
-    if (RealAddress(kFirstProviderWay + i, entry_point) != nullptr) return kFirstProviderWay + i;
+  const bool is_program = object.FileName().empty();
+  int first = -1;
+  bool several = false;
+  for (int place = 0; place < count; ++place) {
+    if (RealAddress(kFirstProviderWay + place, entry_point) == nullptr) continue;
+    several = first >= 0;
+    if (first < 0) first = place;
+    // An object listed before a library that the program is linked to was preloaded.
+    if ((place == first || is_program) && object.Needs(so_names[place])) return kFirstProviderWay + first;
   }
-  return -1;
-}
-
-void ClearProvidersForTest() noexcept {
-  provider_count.store(0);
-  for (int way = kFirstProviderWay; way < kWays; ++way) {
-    for (auto& function : real_functions[way]) function.store(nullptr);
-  }
+  return first < 0 || several ? -1 : kFirstProviderWay + first;
 }
 
 }  // namespace gpuprobe::injector::nccl

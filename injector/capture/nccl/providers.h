@@ -17,10 +17,17 @@ void AddProvider(const ElfObject& object) noexcept;
 // The way whose provider has `entry_point` at `address`; -1 if none.
 int ProviderOf(EntryPoint entry_point, const void* address) noexcept;
 
-// The first provider, in load order, that has the function; -1 if there is none. One that wraps some NCCL
-// functions may lack others.
-int FirstProviderOf(EntryPoint entry_point) noexcept;
+// True when `address` is code of an NCCL: of an object that also makes communicators, as a library that wraps
+// some of NCCL's calls does not.
+bool IsCodeOfNccl(const void* address) noexcept;
 
-void ClearProvidersForTest() noexcept;
+// True when an NCCL exports a function of this name. Inside a dl_iterate_phdr callback.
+bool NcclExports(const char* symbol) noexcept;
+
+// The provider that the loader will resolve the object's call to. If only one has the function, that one. Of
+// several, the first one if the object is linked to it, or, for the program itself, to one after it: then the
+// first was preloaded. Else -1: only the loader knows the object's search scope. Inside a dl_iterate_phdr
+// callback.
+int ProviderFor(const ElfObject& object, EntryPoint entry_point) noexcept;
 
 }  // namespace gpuprobe::injector::nccl

@@ -11,7 +11,7 @@ constinit std::atomic<void*> real_functions[kWays][kEntryPoints] = {};
 void* ResolveExported(int way, EntryPoint entry_point) noexcept {
   const auto index = static_cast<size_t>(entry_point);
   const char* names[] = {kSymbolNames[index], kProfilingSymbolNames[index]};
-  // The asked-for name first; NCCL has both at one address.
+  // The requested name first; NCCL has both at one address.
   if (way == kExportedProfilingWay) {
     const char* first = names[1];
     names[1] = names[0];

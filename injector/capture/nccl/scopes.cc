@@ -10,10 +10,12 @@
 #include "injector/capture/cupti/launches.h"
 #include "injector/capture/nccl/awaited.h"
 #include "injector/capture/nccl/captured_nodes.h"
+#include "injector/capture/nccl/copies.h"
 #include "injector/capture/nccl/kernel_names.h"
 #include "injector/capture/nccl/lifetimes.h"
 #include "injector/capture/nccl/plans.h"
 #include "injector/capture/nccl/real_functions.h"
+#include "injector/capture/nccl/thread_calls.h"
 #include "injector/capture/nccl/torn_groups.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
@@ -50,7 +52,7 @@ const PendingCall* OnlyOneUnseen(const CallBatch& batch, const SeenLaunch& launc
 
 // Learns the device addresses of communicators from kernels that can belong to no other communicator.
 void LearnPlacesOnDevice(const CallBatch& batch) noexcept {
-  constexpr uint64_t kMaxLooks = 1 << 14;  // each launch is held against each call
+  constexpr uint64_t kMaxLooks = 1 << 14;  // each launch is compared with each call
   if (uint64_t{batch.launch_count} * batch.call_count > kMaxLooks) return;
   for (uint32_t i = 0; i < batch.launch_count; ++i) {
     const SeenLaunch& launch = batch.launches[i];
@@ -60,7 +62,7 @@ void LearnPlacesOnDevice(const CallBatch& batch) noexcept {
   }
 }
 
-// A batch whose kernels all belong to one communicator tells where that one launches.
+// A batch whose kernels all belong to one communicator shows where that communicator launches.
 void LearnFromLaunches(const CallBatch& batch) noexcept {
   LearnPlacesOnDevice(batch);
   if (batch.call_count == 0 || batch.launch_count == 0) return;
@@ -76,7 +78,7 @@ void LearnFromLaunches(const CallBatch& batch) noexcept {
   comm->blocking.compare_exchange_strong(unknown, Blocking::kYes, std::memory_order_relaxed);
 }
 
-// The kernel's first argument. Only compared, never followed: what NCCL keeps there is its own.
+// The kernel's first argument. Only compared, never dereferenced.
 uint64_t OnDevice(const KernelLaunch& kernel) noexcept {
   const void* arguments = kernel.each != nullptr ? kernel.each[0] : nullptr;
   for (void* const* entry = kernel.extra;
@@ -124,65 +126,10 @@ bool TakenBack(Awaited** place, const CallBatch& batch) noexcept {
 // The calls of a batch that launched nothing may belong to a group whose start we missed. A batch that had
 // nothing to launch is no evidence either way.
 bool HeldBack(ThreadState& thread, const CallBatch& batch) noexcept {
-  const bool may_be = thread.nccl_api_open || MayBeInTornGroup(thread);
-  if (!may_be) return false;
-  if (batch.launch_count == 0) return (HoldsCalls(thread) || LaunchesSomething(batch)) && Hold(thread, batch);
+  const ThreadCalls& calls = CallsOf(thread);
+  if (!calls.end_due && !MayBeInTornGroup(thread)) return false;
+  if (batch.launch_count == 0) return (HoldsCalls(calls) || LaunchesSomething(batch)) && Hold(thread, batch);
   OutsideAllGroups(thread);
-  return false;
-}
-
-bool IsOneSided(const PendingCall& call) noexcept {
-  return nccl::IsOneSided(static_cast<EntryPoint>(call.event.op));
-}
-
-// The copies that NCCL launches on this thread from now on belong to one-sided calls.
-void BeginCopies(ThreadState& thread) noexcept {
-  thread.nccl_copies_plan = NewPlan();
-  thread.nccl_copies = 0;
-  thread.nccl_last_copy = 0;
-  thread.nccl_copies_captured = false;
-}
-
-// Reports the copies as one plan, unless several communicators are involved: then nobody knows whose each is.
-void EndCopies(ThreadState& thread, CallBatch& batch, bool guarded) noexcept {
-  if (guarded) TellLastCopy(thread);
-  const uint64_t plan = thread.nccl_copies != 0 ? thread.nccl_copies_plan : 0;
-  thread.nccl_copies_plan = 0;
-  uint32_t comm = 0;
-  for (uint32_t i = 0; i < batch.call_count && plan != 0; ++i) {
-    const PendingCall& call = batch.calls[i];
-    if (!IsOneSided(call)) continue;
-    if (comm != 0 && call.event.comm != comm) return;
-    comm = call.event.comm;
-  }
-  batch.copies_plan = plan;
-  batch.copies_captured = thread.nccl_copies_captured;
-}
-
-// NCCL launched copies for the batch's calls and no kernel: from 2.28 on the copy engines can run some of
-// them. With several communicators nobody knows whose each copy is.
-void TellCopies(ThreadState& thread, CallBatch& batch) noexcept {
-  const uint32_t copies = std::exchange(thread.nccl_call_copy_count, 0);
-  if (copies == 0 || batch.launch_count != 0 || batch.copies_plan != 0 || MayBeInTornGroup(thread)) return;
-  const PendingCall* carried = nullptr;
-  for (uint32_t i = 0; i < batch.call_count; ++i) {
-    const PendingCall& call = batch.calls[i];
-    if (!Launches(call)) continue;
-    if (carried != nullptr && carried->event.comm != call.event.comm) return;
-    carried = &call;
-  }
-  const Communicator* comm = carried == nullptr ? nullptr : Find(carried->handle);
-  if (comm == nullptr || !Blocks(*comm)) return;
-  batch.copies_plan = NewPlan();
-  batch.copies_carry_all = true;
-  for (uint32_t i = 0; i < copies; ++i)
-    Emit(thread, PlanLaunchEvent{batch.copies_plan, thread.nccl_call_copies[i], 0, 0, 0, 0});
-}
-
-bool AnyOneSided(const CallBatch& batch) noexcept {
-  for (uint32_t i = 0; i < batch.call_count; ++i) {
-    if (IsOneSided(batch.calls[i])) return true;
-  }
   return false;
 }
 
@@ -195,8 +142,7 @@ void NoteLaunchInside(ThreadState& thread, CallBatch& batch, uint32_t launches_b
   alone.calls[alone.call_count++] = batch.calls[--batch.call_count];
   while (batch.launch_count > launches_before && alone.launch_count < alone.launch_capacity)
     alone.launches[alone.launch_count++] = batch.launches[--batch.launch_count];
-  thread.nccl_batch = nullptr;
-  thread.nccl_group_depth = 0;
+  LeaveGroup(CallsOf(thread));
   OutsideAllGroups(thread);
   EmitBatch(thread, batch);
   EmitBatch(thread, alone);
@@ -205,7 +151,7 @@ void NoteLaunchInside(ThreadState& thread, CallBatch& batch, uint32_t launches_b
 
 }  // namespace
 
-// The last `calls` numbers up to this call's.
+// Returns the last `calls` sequence numbers, up to this call's.
 void ReturnNumbers(const NumberedCall& last, uint64_t calls) noexcept {
   Communicator* comm = calls == 0 ? nullptr : Find(last.handle);
   if (comm == nullptr || comm->id.load(std::memory_order_relaxed) != last.comm) return;
@@ -298,15 +244,18 @@ bool Scope::Enter() noexcept {
   EnterNccl(*thread_);
   if (thread_->nccl_call_depth != 1) return false;
   thread_->works_for_application = true;
+  thread_->nccl_call.Begin(kEntryPointNames[static_cast<size_t>(origin_.entry_point)].data(), Stamp());
   return true;
 }
 
 void Scope::Leave() noexcept {
-  if (thread_ != nullptr) --thread_->nccl_call_depth;
+  if (thread_ == nullptr) return;
+  if (thread_->nccl_call_depth == 1) thread_->nccl_call.End();
+  --thread_->nccl_call_depth;
 }
 
 void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer, const void* comm,
-                      const void* stream) noexcept {
+                      const void* stream, int64_t reduction) noexcept {
   call_ = nullptr;
   beyond_ = {};
   single_ = false;
@@ -317,19 +266,18 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   }
   Guard guard;
   if (!guard) return CountRefused();
-  if (EndedPastUs(*thread_)) ReportEndedGroup(*thread_);
+  ThreadCalls& calls = CallsOf(*thread_);
+  if (EndedPastUs(calls)) ReportEndedGroup(*thread_);
   Communicator* known = KnownCommunicator(*thread_, comm, origin_.way);
   const bool blocks = known == nullptr || Blocks(*known);
   if (!blocks) ResolveAwaited(*thread_, comm);
-  single_ = thread_->nccl_group_depth == 0;
+  single_ = !InGroup(calls);
   if (single_) {
     batch_ = blocks ? nullptr : ClaimGroupBatch();
     if (batch_ == nullptr) batch_ = local_.Reset();
-    thread_->nccl_batch = batch_;
-  } else if (thread_->nccl_batch == nullptr) {
-    thread_->nccl_batch = ClaimGroupBatch();
+    calls.batch = batch_;
   }
-  CallBatch* batch = thread_->nccl_batch;
+  CallBatch* batch = BatchOfGroup(calls);
   launches_before_ = batch == nullptr ? 0 : batch->launch_count;
   // Lost calls count, too, so that later numbers match those of the other ranks.
   const uint64_t seq =
@@ -358,6 +306,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   call.event.op = static_cast<uint16_t>(old_name ? EntryPoint::kBroadcast : origin_.entry_point);
   call.event.datatype = type;
   call.event.element_bytes = DataTypeBytes(type);
+  call.event.reduction = ReductionNumber(reduction) & 0x7f;
   call.event.source =
       static_cast<uint8_t>(origin_.way >= kFirstProviderWay ? wire::CallSource::kCallSourceRelocation
                                                             : wire::CallSource::kCallSourceInterposed);
@@ -367,7 +316,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   call.ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
   call.told = false;
   call_ = &call;
-  if (single_) thread_->nccl_call_copy_count = 0;
+  if (single_) ForgetCopies(*thread_);
   if (single_ && nccl::IsOneSided(origin_.entry_point)) BeginCopies(*thread_);
   if (single_ && batch_ != &local_.batch) awaited_ = Await(*thread_, batch_);
   call.event.issue_ns = Stamp();
@@ -376,9 +325,11 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
 void CallScope::End(ncclResult_t result) noexcept {
   Leave();
   if (call_ == nullptr) {
-    if (single_ && thread_ != nullptr) thread_->nccl_batch = nullptr;
+    if (thread_ == nullptr) return;
+    if (single_) TakeBatch(CallsOf(*thread_));
     if (beyond_.comm != 0 && !Accepted(result)) {
-      if (!single_ && thread_->nccl_batch != nullptr) TakeBackBeyond(*thread_->nccl_batch, beyond_);
+      CallBatch* batch = CallsOf(*thread_).batch;
+      if (!single_ && batch != nullptr) TakeBackBeyond(*batch, beyond_);
       ReturnNumbers(beyond_, 1);
     }
     return;
@@ -387,16 +338,16 @@ void CallScope::End(ncclResult_t result) noexcept {
   call_->event.result = result;
   if (!Accepted(result)) ReturnSequence(*call_);
   if (!single_) {
-    CallBatch* batch = thread_->nccl_batch;
+    CallBatch* batch = CallsOf(*thread_).batch;
     if (batch == nullptr || batch->launch_count == launches_before_) return;
     if (const Guard guard; guard) NoteLaunchInside(*thread_, *batch, launches_before_);
     return;
   }
-  thread_->nccl_batch = nullptr;
+  TakeBatch(CallsOf(*thread_));
   Guard guard;
-  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch_, static_cast<bool>(guard));
+  EndCopies(*thread_, *batch_, static_cast<bool>(guard));
   if (guard && result == ncclInProgress) NoteNotBlocking(*call_);
-  if (guard) TellCopies(*thread_, *batch_);
+  if (guard) EmitCopies(*thread_, *batch_);
   if (awaited_ != nullptr && !TakenBack(&awaited_, *batch_)) return;
   if (guard && !HeldBack(*thread_, *batch_)) EmitBatch(*thread_, *batch_);
   if (batch_ != &local_.batch) ReleaseGroupBatch(batch_);
@@ -404,13 +355,13 @@ void CallScope::End(ncclResult_t result) noexcept {
 
 void GroupStartScope::Begin() noexcept {
   ours_ = Enter();
-  if (!ours_ || !EndedPastUs(*thread_)) return;
+  if (!ours_ || !EndedPastUs(CallsOf(*thread_))) return;
   if (const Guard guard; guard) ReportEndedGroup(*thread_);
 }
 
 void GroupStartScope::End(ncclResult_t result) noexcept {
   Leave();
-  if (ours_ && result == ncclSuccess) ++thread_->nccl_group_depth;
+  if (ours_ && result == ncclSuccess) StartLevel(CallsOf(*thread_));
 }
 
 void GroupEndScope::Begin() noexcept {
@@ -418,39 +369,35 @@ void GroupEndScope::Begin() noexcept {
   left_ = false;
   awaited_ = nullptr;
   if (!ours_) return;
-  thread_->nccl_call_copy_count = 0;
+  ForgetCopies(*thread_);
+  ThreadCalls& calls = CallsOf(*thread_);
   Guard guard;
-  if (guard && EndedPastUs(*thread_)) ReportEndedGroup(*thread_);
-  if (thread_->nccl_group_depth > 0) {
-    if (guard && (HoldsCalls(*thread_) || MayBeInTornGroup(*thread_))) JoinTornGroup(*thread_);
-    CallBatch* batch = thread_->nccl_batch;
-    const bool last = thread_->nccl_group_depth == 1 && batch != nullptr && batch->call_count != 0;
+  if (guard && EndedPastUs(calls)) ReportEndedGroup(*thread_);
+  if (InGroup(calls)) {
+    if (guard && (HoldsCalls(calls) || MayBeInTornGroup(*thread_))) JoinTornGroup(*thread_);
+    CallBatch* batch = calls.batch;
+    const bool last = calls.depth == 1 && batch != nullptr && batch->call_count != 0;
     if (guard && last && MayLaunchLater(*batch)) awaited_ = Await(*thread_, batch);
     if (last && AnyOneSided(*batch)) BeginCopies(*thread_);
     return;
   }
-  if (guard) thread_->nccl_batch = TakeTornGroup(*thread_);
-  if (thread_->nccl_batch != nullptr) {
-    thread_->nccl_group_depth = 1;
-    return;
-  }
+  if (guard && OpenTornGroup(calls)) return;
   Leave();
   left_ = true;
 }
 
-// NCCL takes one level off whatever the result is, and abandons the group when the outermost level fails.
+// NCCL ends one level whatever the result, and abandons the group when the outermost level fails.
 void GroupEndScope::End(ncclResult_t result) noexcept {
   if (left_) return;
   Leave();
-  if (!ours_ || thread_->nccl_group_depth == 0) return;
-  CallBatch* batch = thread_->nccl_batch;
-  // NCCL launches at the outermost end: an end between was missed.
-  if (batch != nullptr && batch->launch_count != 0) thread_->nccl_group_depth = 1;
-  if (--thread_->nccl_group_depth > 0) return;
+  ThreadCalls* calls = ours_ ? &CallsOf(*thread_) : nullptr;
+  if (calls == nullptr || !InGroup(*calls) || !EndLevel(*calls)) return;
+  CallBatch* batch = TakeBatch(*calls);
+  const bool makes = result == ncclInProgress && batch != nullptr && batch->init_count > 0;
+  EndCreation(*thread_, result, makes ? *batch->inits[0].newcomm : nullptr);
   if (batch == nullptr) return;
-  thread_->nccl_batch = nullptr;
   Guard guard;
-  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch, static_cast<bool>(guard));
+  EndCopies(*thread_, *batch, static_cast<bool>(guard));
   for (uint32_t i = 0; i < batch->call_count && !Accepted(result); ++i) {
     if (batch->calls[i].event.result == ncclSuccess) batch->calls[i].event.result = result;
   }
@@ -461,15 +408,16 @@ void GroupEndScope::End(ncclResult_t result) noexcept {
       AddCommunicator(*thread_, batch->inits[i], origin_.way, result == ncclSuccess);
     }
   }
-  if (guard) TellCopies(*thread_, *batch);
+  if (guard) EmitCopies(*thread_, *batch);
   if (awaited_ != nullptr && !TakenBack(&awaited_, *batch)) return;
   if (guard && !HeldBack(*thread_, *batch)) EmitBatch(*thread_, *batch);
   ReleaseGroupBatch(batch);
 }
 
 void GroupSimulateEndScope::End(ncclResult_t result) noexcept {
-  CallBatch* batch = thread_ == nullptr ? nullptr : thread_->nccl_batch;
-  if (ours_ && batch != nullptr && thread_->nccl_group_depth == 1) {
+  const ThreadCalls* calls = ours_ ? &CallsOf(*thread_) : nullptr;
+  if (calls != nullptr && calls->batch != nullptr && calls->depth == 1) {
+    CallBatch* batch = calls->batch;
     for (uint32_t i = 0; i < batch->beyond_count; ++i)
       ReturnNumbers(batch->beyond[i].last, batch->beyond[i].calls);
     for (uint32_t i = batch->call_count; i > 0; --i) ReturnSequence(batch->calls[i - 1]);
@@ -482,7 +430,7 @@ void GroupSimulateEndScope::End(ncclResult_t result) noexcept {
 }
 
 bool NoteKernelLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept {
-  CallBatch* batch = thread.nccl_batch;
+  CallBatch* batch = CallsOf(thread).batch;
   if (batch == nullptr || thread.nccl_call_depth == 0) return false;
   const SeenLaunch launch = SeenLaunchOf(kernel);
   if (launch.ops == 0) return false;
@@ -510,8 +458,9 @@ SeenLaunch SeenLaunchOf(const KernelLaunch& kernel) noexcept {
 
 bool WantsGraphNode(const ThreadState& thread, bool cloned, bool copies) noexcept {
   if (cloned) return AnyCaptured();
-  if (copies) return thread.nccl_copies_plan != 0;
-  return thread.nccl_call_depth != 0 ? thread.nccl_batch != nullptr : EndedPastUs(thread);
+  if (copies) return PlanOfCopies(thread) != 0;
+  const ThreadCalls& calls = CallsOf(thread);
+  return thread.nccl_call_depth != 0 ? calls.batch != nullptr : EndedPastUs(calls);
 }
 
 void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
@@ -526,17 +475,14 @@ void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint6
     return;
   }
   if (copies) {
-    const uint64_t plan = thread.nccl_copies_plan;
-    thread.nccl_last_copy = 0;
-    thread.nccl_copies_captured = true;
-    ++thread.nccl_copies;
+    const uint64_t plan = CapturePlannedCopy(thread);
     RememberCaptured(id, {.plan = plan, .copy = 0});
     Emit(thread, GraphNodeEvent{Stamp(), owner, id, 0});
     Emit(thread, PlanLaunchEvent{plan, 0, 0, id, 0, 0});
     return;
   }
   const EndedGroup ended(thread);
-  const CallBatch* batch = thread.nccl_call_depth != 0 ? thread.nccl_batch : ended.batch();
+  const CallBatch* batch = thread.nccl_call_depth != 0 ? CallsOf(thread).batch : ended.batch();
   if (batch == nullptr || batch->launch_count == 0) return;
   SeenLaunch& launch = batch->launches[batch->launch_count - 1];
   if (launch.graph_node != 0) return;

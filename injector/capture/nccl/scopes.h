@@ -33,6 +33,8 @@ inline int PeerOf(int count, const WaitSignalDesc* signals) noexcept {
   return signals[0].peer;
 }
 
+struct Awaited;
+
 // How a call reached us.
 struct Origin {
   int way;
@@ -64,8 +66,9 @@ class PassScope {
 class CallScope : private Scope {
  public:
   using Scope::Scope;
-  void Begin(size_t count, ncclDataType_t datatype, int root, int peer, const void* comm,
-             const void* stream) noexcept;
+  // `reduction`: an ncclRedOp_t, -1 for none.
+  void Begin(size_t count, ncclDataType_t datatype, int root, int peer, const void* comm, const void* stream,
+             int64_t reduction = -1) noexcept;
   void End(ncclResult_t result) noexcept;
 
  private:
@@ -97,7 +100,7 @@ class GroupEndScope : protected Scope {
  protected:
   bool ours_;
   Awaited* awaited_;  // NCCL may launch its kernels later
-  bool left_;         // of a group that began past us: as if nobody stood in between
+  bool left_;         // no group that we know of is open: End does nothing
 };
 
 // Ends the group without launching anything.
@@ -132,6 +135,7 @@ class InitAllScope : private Scope {
   int devices_;
   const int* device_list_;
   uint64_t hash_;
+  uint64_t told_before_;
 };
 
 class ChildScope : private Scope {
@@ -146,8 +150,8 @@ class ChildScope : private Scope {
   PendingInit init_;
 };
 
-// The new ranks have the new unique id, the others the parent, so that no rank can tell what all of them
-// would call it: its calls are found by the communicator's own answers.
+// The new ranks know the new unique id, the others the parent, so no rank can compute a name that all of them
+// would use: the communicator is identified by what it answers itself.
 class GrowScope : private Scope {
  public:
   using Scope::Scope;
@@ -171,7 +175,7 @@ class RevokeScope : private Scope {
   const void* handle_;
 };
 
-// NCCL says how far a communicator that does not block is: once it is made, NCCL may be asked about it.
+// NCCL reports the progress of a non-blocking communicator; once it is made, we may query NCCL about it.
 class AsyncErrorScope : private Scope {
  public:
   using Scope::Scope;
@@ -228,8 +232,7 @@ bool WantsGraphNode(const ThreadState& thread, bool cloned, bool copies) noexcep
 void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
                    bool copies) noexcept;
 
-// What the communicators say about who this process is: of the one with most ranks so far. False while there
-// is none.
+// This process's identity, taken from the communicator with the most ranks so far. False while there is none.
 struct NcclIdentity {
   int32_t rank;
   int32_t world_size;

@@ -16,7 +16,7 @@ inline constexpr size_t kShortNames = 64;
 // 0 for null and for an empty name.
 uint8_t NumberOfName(const char* name) noexcept;
 
-// Empty for 0 and for numbers that nobody was given.
+// Empty for 0 and for unassigned numbers.
 const char* NameOfNumber(uint8_t number) noexcept;
 
 }  // namespace gpuprobe::injector::nccl

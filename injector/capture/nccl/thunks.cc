@@ -39,13 +39,4 @@ void* Thunk(int way, EntryPoint entry_point) noexcept {
   return Select(way, entry_point, std::make_index_sequence<kMaxProviders>());
 }
 
-bool IsThunk(const void* address) noexcept {
-  for (int way = kFirstProviderWay; way < kWays; ++way) {
-    for (size_t i = 0; i < kEntryPoints; ++i) {
-      if (Thunk(way, static_cast<EntryPoint>(i)) == address) return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace gpuprobe::injector::nccl

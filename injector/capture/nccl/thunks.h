@@ -11,7 +11,4 @@ namespace gpuprobe::injector::nccl {
 // Null unless kFirstProviderWay <= way < kWays.
 void* Thunk(int way, EntryPoint entry_point) noexcept;
 
-// True when `address` is one of the thunks.
-bool IsThunk(const void* address) noexcept;
-
 }  // namespace gpuprobe::injector::nccl

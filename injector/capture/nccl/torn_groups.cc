@@ -12,18 +12,13 @@ namespace gpuprobe::injector::nccl {
 
 namespace {
 
-CallBatch* Take(std::atomic<CallBatch*>& place) noexcept {
-  if (place.load(std::memory_order_relaxed) == nullptr) return nullptr;
-  return place.exchange(nullptr, std::memory_order_acquire);
-}
-
 void Report(ThreadState& thread, CallBatch* held) noexcept {
   if (held == nullptr) return;
   EmitBatch(thread, *held);
   ReleaseGroupBatch(held);
 }
 
-// Somebody else may report it.
+// Notes the issuing thread in the calls, because another thread may report them.
 void NoteThread(ThreadState& thread, CallBatch& batch) noexcept {
   const EventRing* ring = RingOf(thread);
   if (ring == nullptr) return;
@@ -42,7 +37,7 @@ bool CarriesSome(const CallBatch& batch, const SeenLaunch& launch) noexcept {
 // What a batch's calls need, at least.
 struct Expected {
   uint32_t calls = 0;    // that launch something
-  uint32_t told = 0;     // of these, by NCCL's plugin interface
+  uint32_t told = 0;     // of these, reported by NCCL's plugin interface
   uint32_t kernels = 0;  // one for each operation of each communicator
 };
 
@@ -74,20 +69,19 @@ bool IsComplete(const CallBatch& batch) noexcept {
 
 bool MayBeInTornGroup(const ThreadState& thread) noexcept {
   const uint32_t patches = LatePatches();
-  return thread.nccl_patches_seen != patches || patches % 2 != 0;
-}
-
-bool HoldsCalls(const ThreadState& thread) noexcept {
-  return thread.nccl_held.load(std::memory_order_relaxed) != nullptr;
+  return CallsOf(thread).patches_seen != patches || patches % 2 != 0;
 }
 
 void OutsideAllGroups(ThreadState& thread) noexcept {
-  thread.nccl_patches_seen = LatePatches();
-  Report(thread, Take(thread.nccl_held));
+  ThreadCalls& calls = CallsOf(thread);
+  calls.patches_seen = LatePatches();
+  Report(thread, TakeHeld(calls));
 }
 
 bool Hold(ThreadState& thread, const CallBatch& batch) noexcept {
-  CallBatch* held = Take(thread.nccl_held);
+  ThreadCalls& calls = CallsOf(thread);
+  if (EndedPastUs(calls)) ReportEndedGroup(thread);
+  CallBatch* held = Take(calls.held);
   if (held == nullptr) held = ClaimGroupBatch();
   const bool fits = held != nullptr && held->call_capacity - held->call_count >= batch.call_count;
   if (fits) {
@@ -96,36 +90,33 @@ bool Hold(ThreadState& thread, const CallBatch& batch) noexcept {
     held->torn = true;
     NoteThread(thread, *held);
   }
-  thread.nccl_held.store(held, std::memory_order_release);
+  HoldCalls(calls, held);
   return fits;
 }
 
-CallBatch* TakeTornGroup(ThreadState& thread) noexcept { return Take(thread.nccl_held); }
-
 void JoinTornGroup(ThreadState& thread) noexcept {
-  CallBatch* batch = thread.nccl_batch;
-  if (HoldsCalls(thread)) {
-    if (batch != nullptr && !Hold(thread, *batch)) return;
-    CallBatch* held = TakeTornGroup(thread);
-    if (batch != nullptr) {
-      std::copy_n(batch->inits, batch->init_count, held->inits);
-      held->init_count = batch->init_count;
-      ReleaseGroupBatch(batch);
+  ThreadCalls& calls = CallsOf(thread);
+  if (HoldsCalls(calls)) {
+    if (calls.batch != nullptr && !Hold(thread, *calls.batch)) return;
+    CallBatch* held = TakeHeld(calls);
+    if (held == nullptr) return;  // the process ends, and they have been reported
+    if (CallBatch* own = TakeBatch(calls); own != nullptr) {
+      std::copy_n(own->inits, own->init_count, held->inits);
+      held->init_count = own->init_count;
+      ReleaseGroupBatch(own);
     }
-    batch = held;
-  } else if (batch == nullptr) {
-    batch = ClaimGroupBatch();
+    calls.batch = held;
   }
-  if (batch != nullptr) batch->torn = true;
-  thread.nccl_batch = batch;
+  if (CallBatch* batch = BatchOfGroup(calls); batch != nullptr) batch->torn = true;
 }
 
 bool NoteLaunchPastUs(ThreadState& thread, const SeenLaunch& launch) noexcept {
-  if (thread.nccl_group_depth != 0 || HoldsCalls(thread)) NoteEndPastUs(thread);
-  CallBatch* batch = Take(thread.nccl_ended);
+  ThreadCalls& calls = CallsOf(thread);
+  if (InGroup(calls) || HoldsCalls(calls)) NoteEndPastUs(thread);
+  CallBatch* batch = Take(calls.ended);
   if (batch == nullptr) return false;
   if (IsComplete(*batch)) {
-    thread.nccl_group_ended = false;
+    ForgetEnded(calls);
     Report(thread, batch);
     return false;
   }
@@ -135,47 +126,47 @@ bool NoteLaunchPastUs(ThreadState& thread, const SeenLaunch& launch) noexcept {
   } else if (carries) {
     batch->launches[batch->launch_count++] = launch;
   }
-  thread.nccl_ended.store(batch, std::memory_order_release);
+  calls.ended.store(batch, std::memory_order_release);
   return carries;
 }
 
 void NoteEndPastUs(ThreadState& thread) noexcept {
   ReportEndedGroup(thread);
-  CallBatch* batch = thread.nccl_batch;
-  thread.nccl_batch = nullptr;
-  thread.nccl_group_depth = 0;
+  ThreadCalls& calls = CallsOf(thread);
+  CallBatch* batch = LeaveGroup(calls);
   // Calls held before are those of the same group.
-  if (batch != nullptr && HoldsCalls(thread)) {
+  if (batch != nullptr && HoldsCalls(calls)) {
     if (!Hold(thread, *batch)) EmitBatch(thread, *batch);
     ReleaseGroupBatch(batch);
     batch = nullptr;
   }
-  if (batch == nullptr) batch = Take(thread.nccl_held);
+  if (batch == nullptr) batch = TakeHeld(calls);
   if (batch == nullptr) return;
   batch->torn = true;
   NoteThread(thread, *batch);
-  thread.nccl_ended.store(batch, std::memory_order_release);
-  thread.nccl_group_ended = true;
+  EndPastUs(calls, batch);
 }
 
 void ReportEndedGroup(ThreadState& thread) noexcept {
-  thread.nccl_group_ended = false;
-  Report(thread, Take(thread.nccl_ended));
+  ThreadCalls& calls = CallsOf(thread);
+  ForgetEnded(calls);
+  Report(thread, Take(calls.ended));
 }
 
-EndedGroup::EndedGroup(ThreadState& thread) noexcept : thread_(thread), batch_(Take(thread.nccl_ended)) {}
+EndedGroup::EndedGroup(ThreadState& thread) noexcept : calls_(CallsOf(thread)), batch_(Take(calls_.ended)) {}
 
 EndedGroup::~EndedGroup() {
-  if (batch_ != nullptr) thread_.nccl_ended.store(batch_, std::memory_order_release);
+  if (batch_ != nullptr) calls_.ended.store(batch_, std::memory_order_release);
 }
 
 void ReportEndedGroups(ThreadState& thread) noexcept {
   ForEachThread([&thread](ThreadState& other) noexcept {
-    if (other.nccl_ended.load(std::memory_order_relaxed) == nullptr) {
-      other.nccl_ended_looks = 0;
-    } else if (++other.nccl_ended_looks > 1) {
-      other.nccl_ended_looks = 0;
-      Report(thread, Take(other.nccl_ended));
+    ThreadCalls& calls = CallsOf(other);
+    if (calls.ended.load(std::memory_order_relaxed) == nullptr) {
+      calls.ended_looks = 0;
+    } else if (++calls.ended_looks > 1) {
+      calls.ended_looks = 0;
+      Report(thread, Take(calls.ended));
     }
   });
 }
@@ -189,8 +180,8 @@ void LeaveUnseenKernels(CallBatch& batch) noexcept {
 
 void FlushHeld(ThreadState& thread) noexcept {
   ForEachThread([&thread](ThreadState& other) noexcept {
-    Report(thread, Take(other.nccl_ended));
-    Report(thread, Take(other.nccl_held));
+    Report(thread, Take(CallsOf(other).ended));
+    Report(thread, Take(CallsOf(other).held));
   });
 }
 

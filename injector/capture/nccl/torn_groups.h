@@ -19,6 +19,7 @@
 #pragma once
 
 #include "injector/capture/nccl/calls.h"
+#include "injector/capture/nccl/thread_calls.h"
 #include "injector/core/thread_state.h"
 
 namespace gpuprobe::injector::nccl {
@@ -26,17 +27,11 @@ namespace gpuprobe::injector::nccl {
 // True until the thread has been seen between two groups since the program was patched.
 bool MayBeInTornGroup(const ThreadState& thread) noexcept;
 
-// True while calls of a torn group are held for this thread.
-bool HoldsCalls(const ThreadState& thread) noexcept;
-
 // The thread is certainly between two groups: reports what was held.
 void OutsideAllGroups(ThreadState& thread) noexcept;
 
 // Keeps the batch's calls, which launched nothing, with those held before. False: they cannot be kept.
 bool Hold(ThreadState& thread, const CallBatch& batch) noexcept;
-
-// A GroupEnd without a start: held calls become the group's batch; null: there were none.
-CallBatch* TakeTornGroup(ThreadState& thread) noexcept;
 
 // The thread's group, or one inside it, is about to end: held calls belong to the same group, and what NCCL
 // reports of calls that we missed finds a batch.
@@ -50,7 +45,6 @@ bool NoteLaunchPastUs(ThreadState& thread, const SeenLaunch& launch) noexcept;
 void NoteEndPastUs(ThreadState& thread) noexcept;
 
 // At the thread's next call: nothing more can come of a group whose end we missed.
-inline bool EndedPastUs(const ThreadState& thread) noexcept { return thread.nccl_group_ended; }
 void ReportEndedGroup(ThreadState& thread) noexcept;
 
 // Holds the group whose end we missed for its own thread. The batch is null when the probe's thread has
@@ -64,7 +58,7 @@ class EndedGroup {
   CallBatch* batch() const noexcept { return batch_; }
 
  private:
-  ThreadState& thread_;
+  ThreadCalls& calls_;
   CallBatch* batch_;
 };
 

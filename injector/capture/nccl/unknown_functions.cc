@@ -117,12 +117,4 @@ const char* UnknownFunction(size_t place, uint32_t* imports) noexcept {
   return function.name;
 }
 
-void ForgetUnknownFunctionsForTest() noexcept {
-  for (Function& function : functions) {
-    function.state.store(FunctionState::kFree);
-    for (auto& importer : function.importers) importer.store(nullptr);
-  }
-  for (std::atomic<uint64_t>& other : others) other.store(0);
-}
-
 }  // namespace gpuprobe::injector::nccl

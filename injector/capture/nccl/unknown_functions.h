@@ -1,7 +1,8 @@
-// NCCL functions that the program imports or looks up, but that are missing from our table of entry points.
+// NCCL functions that the program imports from NCCL or looks up there, but that are missing from our table of
+// entry points.
 //
-// Their calls are not seen and cannot be counted, but their importers can. Thread: noted by whoever scans
-// relocations and by any thread inside dlsym, read by the batch builder. Allocation and locking: none;
+// Their calls are not seen and cannot be counted, but their importers can. Thread: noted by the thread that
+// scans relocations and by any thread inside dlsym, read by the batch builder. Allocation and locking: none;
 // kUnknownFunctions places. Failure: functions beyond these, and those with too long names, are only counted,
 // up to kOtherFunctions; at most eight importers are counted; two threads that note one name at the same
 // moment may take two places.
@@ -27,7 +28,5 @@ const char* UnknownFunction(size_t place, uint32_t* imports) noexcept;
 
 // The number of further unknown functions.
 uint32_t OtherUnknownFunctions() noexcept;
-
-void ForgetUnknownFunctionsForTest() noexcept;
 
 }  // namespace gpuprobe::injector::nccl

@@ -17,8 +17,8 @@ namespace gpuprobe::injector::nvtx {
 
 namespace {
 
-// Texts are read with one byte more than they may have. One that is longer is cut at a whole character of
-// UTF-8; text that is none is cut where it is.
+// Texts are read with one byte more than the limit. A longer one is cut at a whole UTF-8 character, or at the
+// limit if it is not UTF-8.
 constexpr size_t kLongText = kMaxNameBytes + 1;
 size_t CutSize(std::string_view text) noexcept {
   if (text.size() <= kMaxNameBytes) return text.size();

@@ -1,9 +1,9 @@
 // What the program passes to NVTX's functions: texts, attributes and payloads.
 //
-// Nothing of it is looked at before a guard has let the thread in, and then only through program_memory.h:
-// the program may pass what is not there. Thread: any application thread. Allocation: none. Failure: a text
-// that cannot be read is kUnreadable, as are the attributes'; a payload or a definition's name that cannot be
-// read is counted as LOSS_UNREADABLE.
+// Nothing is read before a guard has let the thread in, and then only through program_memory.h: the program
+// may pass bad pointers. Thread: any application thread. Allocation: none. Failure: a text that cannot be
+// read is kUnreadable, as are the attributes'; a payload or a definition's name that cannot be read is
+// counted as LOSS_UNREADABLE.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct RangeText {
   char space[kMaxNameBytes + 1];
 };
 
-// What a call has got, not read yet: `read` knows of what kind it is.
+// A call's arguments, not read yet; `read` knows their kind.
 struct Passed {
   void (*read)(ThreadState& thread, const Passed& passed, RangeText* what) noexcept = nullptr;
   const void* place = nullptr;

@@ -34,7 +34,7 @@ constexpr size_t kOverflowDomain = kMaxDomains - 1;
 constexpr uint64_t kUntracked = uint64_t{1} << 63;
 constexpr size_t kProbes = 16;
 
-// A domain that another thread is just filling is waited for: it copies a hundred bytes.
+// Waits while another thread fills the domain, which copies a hundred bytes.
 uint32_t SettledState(const Domain& domain) noexcept {
   uint32_t state = domain.state.load(std::memory_order_acquire);
   for (int spins = 0; state == 1 && spins < 1000; ++spins)
@@ -136,14 +136,6 @@ uint64_t CloseRange(uint64_t program_id) noexcept {
     }
   }
   return 0;
-}
-
-void ClearTablesForTest() noexcept {
-  for (Domain& domain : domains) domain.state.store(0);
-  for (RegisteredString& entry : strings) entry.text.store(nullptr);
-  string_count.store(0);
-  string_bytes_used.store(0);
-  for (auto& range : open_ranges) range.store(0);
 }
 
 }  // namespace gpuprobe::injector::nvtx

@@ -38,6 +38,4 @@ uint64_t IdOfOpen(uint64_t program_id) noexcept;
 // The id behind what the program got, 0 if no such range is open.
 uint64_t CloseRange(uint64_t program_id) noexcept;
 
-void ClearTablesForTest() noexcept;
-
 }  // namespace gpuprobe::injector::nvtx

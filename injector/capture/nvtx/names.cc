@@ -51,7 +51,7 @@ void EmitName(ThreadState& thread, uint64_t time_ns, Named what, uint32_t number
   }
 }
 
-// Not for a probe that is closed, or was yielded: nobody will ask.
+// Not for a probe that is closed or was yielded: its names are never asked for.
 bool MayGoLive() noexcept {
   const LifecycleState state = CurrentLifecycle();
   return state == LifecycleState::kOff || state == LifecycleState::kStarting;
@@ -113,11 +113,6 @@ void TellNames() noexcept {
     waiting.fetch_sub(1, std::memory_order_relaxed);
     place.place.store(EarlyNameState::kFree, std::memory_order_release);
   }
-}
-
-void ForgetNamesForTest() noexcept {
-  waiting.store(0);
-  for (EarlyName& place : early) place.place.store(EarlyNameState::kFree);
 }
 
 }  // namespace gpuprobe::injector::nvtx

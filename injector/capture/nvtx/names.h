@@ -28,6 +28,4 @@ void NameDevice(uint32_t ordinal, std::string_view name) noexcept;
 // Reports the names that came too early. Cheap when there are none.
 void TellNames() noexcept;
 
-void ForgetNamesForTest() noexcept;
-
 }  // namespace gpuprobe::injector::nvtx

@@ -128,7 +128,7 @@ constexpr Layout PredefinedLayout(uint64_t type) noexcept {
     case abi::kTypeDouble:
     case abi::kTypeFloat64:
       return LayoutOf<double>(Number::kFloat);
-    // These have a place and no number that is of use.
+    // These take room but hold no useful number.
     case abi::kTypeAddress:
     case abi::kTypeNvtxRegisteredStringHandle:
     case abi::kTypeCstring:
@@ -279,7 +279,7 @@ class Walker {
       plain = false;
       const bool fixed = (entry.flags & kArray) == abi::kEntryArrayFixedSize;
       const bool bounded = entry.detail <= kMaxPayloadBytes;
-      // A text of a given length is that many characters here, which not everybody takes for bytes.
+      // A text of a given length is that many characters here, which not every program takes for bytes.
       size = fixed && bounded && !IsText(entry.type) ? size * static_cast<size_t>(entry.detail) : 0;
     }
     if (entry.offset != 0 || first) {
@@ -383,7 +383,7 @@ PayloadBytes FindPayload(const void* domain, const abi::PayloadData& data) noexc
   const uint32_t place = FindSchema(DomainIndex(domain), data.schema_id);
   if (place == 0 || data.payload == nullptr) return {};
   const Schema& schema = schemas[place - 1];
-  // SIZE_MAX: the layout says how much there is.
+  // SIZE_MAX: the size follows from the layout.
   const size_t size = data.size == SIZE_MAX ? schema.total_bytes : data.size;
   return {place, static_cast<uint32_t>(std::min<size_t>(size, schema.extent)), data.payload};
 }
@@ -421,12 +421,6 @@ bool TakeField(uint32_t schema, size_t field, std::string_view bytes, PayloadFie
       break;
   }
   return true;
-}
-
-void ForgetSchemasForTest() noexcept {
-  for (Schema& schema : schemas) schema.ready.store(0);
-  schema_count.store(0);
-  field_count.store(0);
 }
 
 }  // namespace gpuprobe::injector::nvtx

@@ -25,7 +25,6 @@ inline constexpr size_t kMaxFields = 8192;  // of all schemas
 inline constexpr size_t kMaxFieldName = 64;
 inline constexpr size_t kMaxPayloadBytes = kMaxNameBytes;  // of one payload
 inline constexpr int kMaxPayloads = 4;                     // of one event
-inline constexpr int kMaxNesting = 4;
 
 // The id of the layout, 0 when it cannot be used. `attributes`: abi::SchemaAttributes, abi::EnumAttributes.
 uint64_t RegisterSchema(const void* domain, const void* attributes) noexcept;
@@ -48,7 +47,5 @@ struct PayloadField {
   wire::PayloadKind kind = wire::PayloadKind::kPayloadKindNone;
 };
 bool TakeField(uint32_t schema, size_t field, std::string_view bytes, PayloadField* out) noexcept;
-
-void ForgetSchemasForTest() noexcept;
 
 }  // namespace gpuprobe::injector::nvtx

@@ -16,7 +16,7 @@ namespace gpuprobe::injector::nvtx {
 
 // Level of the new range in its domain's stack on this thread, from 0.
 int Push(void* domain, const Passed& passed) noexcept;
-// More of what comes with a range: `id` as Start gave it, or 0: the innermost of the domain on this thread.
+// Adds payloads to a range: `id` as Start returned it, or 0: the domain's innermost range on this thread.
 void AddPayloads(void* domain, uint64_t id, const abi::PayloadData* extended, size_t count) noexcept;
 
 // Level of the range that was popped; -1 when none was open in the domain, which is counted.

@@ -1,23 +1,17 @@
 #include "injector/capture/sandbox/part.h"
 
-#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
-#include <string_view>
 
 #include "injector/base/lifecycle.h"
-#include "injector/base/text.h"
-#include "injector/capture/loader/relocations.h"
+#include "injector/capture/loader/libc_functions.h"
 #include "injector/core/sandbox.h"
-#include "injector/core/self_report.h"
 
 extern "C" {
 // Below. NOLINTBEGIN(readability-identifier-naming)
@@ -30,14 +24,6 @@ namespace gpuprobe::injector {
 
 namespace {
 
-using nccl::ElfObject;
-
-constexpr std::string_view kSkipped[] = {"libc.so", "ld-linux", "linux-vdso", "libgpuprobe.so"};
-constexpr uint32_t kScansAfterChange = 2;  // an object may be in the list before its relocations are done
-
-constinit uint64_t scanned_adds = 0;
-constinit uint32_t scans_left = 0;
-
 void BeforeFilter(long mode, const void* filter) noexcept {
   const int before = errno;
   const bool kills = mode == SECCOMP_MODE_STRICT ||
@@ -47,60 +33,16 @@ void BeforeFilter(long mode, const void* filter) noexcept {
   errno = before;
 }
 
-void SeeObject(const ElfObject& /*object*/) noexcept {}
-
-bool Skip(const ElfObject& object) noexcept {
-  return std::any_of(std::begin(kSkipped), std::end(kSkipped),
-                     [&](std::string_view start) { return StartsWith(object.FileName(), start); });
-}
-
-bool Concerns(const char* symbol) noexcept {
-  return std::strcmp(symbol, "prctl") == 0 || std::strcmp(symbol, "syscall") == 0;
-}
-
-// Whether the program's libraries find the C library's, and not a function of the program's own.
-struct Found {
-  bool prctl = false;
-  bool syscall = false;
-};
-constinit Found found_in_libc;
-
-void* Replacement(const ElfObject& object, const nccl::Slot& slot) noexcept {
-  const bool is_prctl = slot.symbol[0] == 'p';
-  if (!(is_prctl ? found_in_libc.prctl : found_in_libc.syscall)) return nullptr;
-  void* const real = is_prctl ? reinterpret_cast<void*>(&prctl) : reinterpret_cast<void*>(&syscall);
-  const bool unresolved =
-      slot.type == R_X86_64_JUMP_SLOT && object.Contains(reinterpret_cast<uintptr_t>(slot.value));
-  if (slot.value != real && !unresolved) return nullptr;
-  return is_prctl ? reinterpret_cast<void*>(&gpuprobe_prctl) : reinterpret_cast<void*>(&gpuprobe_syscall);
-}
-
-constexpr nccl::RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns};
-
-void Patch() noexcept {
-  const nccl::ScanResult result = nccl::ScanRelocations(kPolicy);
-  if (result.adds != scanned_adds) {
-    scanned_adds = result.adds;
-    scans_left = kScansAfterChange;
-  }
-  if (result.patched > 0) CountSelf(SelfCounter::kRelocationsPatched, result.patched);
-}
-
 void Start() noexcept {
-  found_in_libc = {dlsym(RTLD_DEFAULT, "prctl") == reinterpret_cast<void*>(&prctl),
-                   dlsym(RTLD_DEFAULT, "syscall") == reinterpret_cast<void*>(&syscall)};
-  Patch();
-}
-
-void PatchNew() noexcept {
-  if (scans_left == 0 && nccl::LoadedObjectsEver() == scanned_adds) return;
-  if (scans_left > 0) --scans_left;
-  Patch();
+  nccl::RedirectLibcFunction("prctl", reinterpret_cast<void*>(&prctl),
+                             reinterpret_cast<void*>(&gpuprobe_prctl), true);
+  nccl::RedirectLibcFunction("syscall", reinterpret_cast<void*>(&syscall),
+                             reinterpret_cast<void*>(&gpuprobe_syscall), true);
 }
 
 }  // namespace
 
-const Part kSandboxPart{"sandbox", Start, PatchNew, nullptr};
+const Part kSandboxPart{"sandbox", Start, nullptr, nullptr};
 
 }  // namespace gpuprobe::injector
 

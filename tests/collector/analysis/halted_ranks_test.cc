@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "collector/analysis/finding_rules.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/hangs/hang.h"
+#include "collector/analysis/hangs/process_state.h"
+#include "collector/report/report.h"
 #include "tests/collector/analysis/hangs_fixture.h"
 
 namespace gpuprobe::analysis {
@@ -20,25 +22,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-enum : uint32_t { kAllReduce = 1, kFloat, kNccl, kGemm };
-
 class HaltedRanksTest : public HangsFixture {
  protected:
   static constexpr int kRanks = 4;
   static constexpr int kOdd = 2;
 
   HaltedRanksTest() : HangsFixture(kRanks) {}
-  void Define(BatchBuilder& b) override {
-    b.String(kAllReduce, "AllReduce").String(kFloat, "float32").String(kGemm, "gemm");
-    b.String(kNccl, "ncclDevKernel_AllReduce_Sum_f32_RING_LL").Site(1, kNccl).Site(2, kGemm);
-  }
-  void Call(int rank, BatchBuilder& b, uint64_t seq, uint64_t at_ns, bool ends) {
-    const uint64_t correlation = ++correlation_[rank];
-    b.Launch(1, kStart + at_ns, correlation);
-    b.Collective(kAllReduce, 1, seq, 1000, 4, seq + 1, kStart + at_ns);
-    b.Plan(seq + 1, correlation);
-    if (ends) b.Kernel(kStart + at_ns + kMs, kStart + at_ns + 2 * kMs, 1, correlation);
-  }
   // All issue call 0, which ends; all but the odd one, which launches something else, wait in call 1.
   void OddOneDoesNotIssue() {
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -269,7 +258,7 @@ Halt Unknown(uint64_t at_ns) { return {.kind = Halt::Kind::kEnded, .since_ns = k
 
 std::string Died(const Report& report) {
   std::vector<Finding> out;
-  RankDied(report, out);
+  RuleOf("rank-died").find(report, out);
   return out.empty() ? "" : out.front().statement;
 }
 
@@ -316,6 +305,16 @@ TEST(RankDiedTest, WhatDiesAfterAHangIsNoCause) {
   Hang& hang = report.hangs.emplace_back();
   hang.since_ns = kStart + 10 * kSecond;
   EXPECT_EQ(Died(report), "");
+  // It did not issue the call, and died when the others had long waited for it.
+  HangRank& rank = hang.ranks.emplace_back();
+  rank.host = "n1";
+  rank.pid = 100;
+  rank.state = HangRank::State::kNotIssued;
+  rank.halt = Signalled(SIGABRT, 90 * kSecond);
+  EXPECT_EQ(Died(report), "");
+  rank.state = HangRank::State::kHalted;
+  EXPECT_NE(Died(report), "");
+  hang.ranks.clear();
   hang.since_ns = kStart + 90 * kSecond;
   EXPECT_NE(Died(report), "");
 }

@@ -21,8 +21,11 @@ void AddRank(model::JobModel& job, int rank, uint32_t pid, uint64_t kernels, uin
   hello.mutable_clock()->set_realtime_ns(joined_ns);
   model::ProcessModel& process = job.Join(hello);
   BatchBuilder batch;
-  batch.String(1, "gemm").Site(1, 1);
-  for (uint64_t i = 0; i < kernels; ++i) batch.Kernel(kStart + i * 2 * kMs, kStart + (i * 2 + 1) * kMs, 1);
+  batch.String(1, "gemm").Site(1, 1).Thread(1, true);
+  for (uint64_t i = 0; i < kernels; ++i) {
+    const uint64_t start_ns = kStart + i * 2 * kMs;
+    batch.Launch(1, start_ns, i + 1).Kernel(start_ns, start_ns + kMs, 1, i + 1);
+  }
   batch.Copy(kStart, kStart + kMs, 4096, v1::COPY_DIRECTION_H2D)
       .Alloc(kStart, 1000, 0x1000)
       .Alloc(kStart, 500, 0x2000);

@@ -19,13 +19,13 @@ using ::testing::Not;
 
 // Four to sixteen hosts, and a network of which each host uses eight adapters.
 TrainingJob Healthy(int ranks, int ranks_per_host) {
-  TrainingJob job = (*simulate::FindScenario("healthy"))->job;
+  TrainingJob job = simulate::FindScenario("healthy")->job;
   job.ranks = ranks;
   job.ranks_per_host = ranks_per_host;
   job.steps = 24;
   job.layers = 2;
   job.work = 4;
-  job.network = simulate::Link{.alpha_ns = 3'000, .beta_bytes_per_ns = 300};
+  job.network.link = simulate::Link{.alpha_ns = 3'000, .beta_bytes_per_ns = 300};
   return job;
 }
 
@@ -45,9 +45,9 @@ TEST(NetworkOfRuns, SlowFromTheStartIsSlowAgainstTheReferenceDesign) {
   std::mt19937_64 random(3);
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     TrainingJob job = Healthy(128, seed % 2 == 0 ? 8 : 16);
-    job.network_slowdown = std::uniform_real_distribution(12.0, 60.0)(random);
+    job.network.slowdown = std::uniform_real_distribution(12.0, 60.0)(random);
     const Report report = ReportOf(job, seed);
-    ASSERT_EQ(report.findings.front().id, "slow-network") << job.network_slowdown << "\n" << Told(report);
+    ASSERT_EQ(report.findings.front().id, "slow-network") << job.network.slowdown << "\n" << Told(report);
     EXPECT_THAT(report.findings.front().evidence, HasSubstr("peak is unknown"));
     EXPECT_THAT(report.findings.front().advice, HasSubstr("--link-peak"));
   }
@@ -57,13 +57,13 @@ TEST(NetworkOfRuns, SlowSinceAStepIsSlowAgainstTheStepsBefore) {
   std::mt19937_64 random(5);
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     TrainingJob job = Healthy(128, 8);
-    job.network_slowdown = std::uniform_real_distribution(8.0, 40.0)(random);
-    job.network_from = std::uniform_real_distribution(0.25, 0.7)(random);
+    job.network.slowdown = std::uniform_real_distribution(8.0, 40.0)(random);
+    job.network.from = std::uniform_real_distribution(0.25, 0.7)(random);
     const Report report = ReportOf(job, seed);
-    ASSERT_EQ(report.findings.front().id, "slow-network") << job.network_slowdown << "\n" << Told(report);
+    ASSERT_EQ(report.findings.front().id, "slow-network") << job.network.slowdown << "\n" << Told(report);
     const auto& slow = report.communication.network->slow;
     ASSERT_TRUE(slow.has_value() && slow->since_step.has_value()) << Told(report);
-    EXPECT_NEAR(static_cast<double>(*slow->since_step), job.network_from * job.steps, 2) << Told(report);
+    EXPECT_NEAR(static_cast<double>(*slow->since_step), job.network.from * job.steps, 2) << Told(report);
     EXPECT_TRUE(slow->hosts.empty());
   }
 }
@@ -73,13 +73,13 @@ TEST(NetworkOfRuns, OneHostsSlowNetworkIsNamedWhereOtherCommunicatorsPassItBy) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     TrainingJob job = Healthy(128, 8);
     job.tensor = 16;  // over two hosts, and the data groups over every other one
-    job.network_host = static_cast<int>(random() % 16);
-    job.network_slowdown = std::uniform_real_distribution(10.0, 40.0)(random);
-    job.network_from = seed % 2 == 0 ? 0 : 0.4;
+    job.network.host = static_cast<int>(random() % 16);
+    job.network.slowdown = std::uniform_real_distribution(10.0, 40.0)(random);
+    job.network.from = seed % 2 == 0 ? 0 : 0.4;
     const Report report = ReportOf(job, seed);
-    ASSERT_EQ(report.findings.front().id, "slow-network") << job.network_host << "\n" << Told(report);
+    ASSERT_EQ(report.findings.front().id, "slow-network") << job.network.host << "\n" << Told(report);
     EXPECT_THAT(report.findings.front().statement,
-                HasSubstr(absl::StrCat("host simulated-", job.network_host)));
+                HasSubstr(absl::StrCat("host simulated-", job.network.host)));
   }
 }
 
@@ -93,11 +93,11 @@ TEST(NetworkOfRuns, HealthyNetworksOverSeveralHostsAreNotBlamed) {
       job.microbatches = 8;
     }
     // A network with noise, half as fast as usual, or a little slower since a step.
-    job.call_noise = 0.1;
-    job.network->beta_bytes_per_ns = std::uniform_real_distribution(150.0, 400.0)(random);
-    job.network_slowdown = std::uniform_real_distribution(1.0, 1.5)(random);
-    job.network_from = 0.5;
-    job.network_host = seed % 2 == 0 ? -1 : 3;
+    job.noise.calls = 0.1;
+    job.network.link->beta_bytes_per_ns = std::uniform_real_distribution(150.0, 400.0)(random);
+    job.network.slowdown = std::uniform_real_distribution(1.0, 1.5)(random);
+    job.network.from = 0.5;
+    job.network.host = seed % 2 == 0 ? -1 : 3;
     const Report report = ReportOf(job, seed);
     for (const Finding& f : report.findings) EXPECT_THAT(f.id, Not("slow-network")) << Told(report);
   }
@@ -107,7 +107,7 @@ TEST(NetworkOfRuns, HealthyNetworksOverSeveralHostsAreNotBlamed) {
 // network.
 TEST(NetworkOfRuns, MuchTrafficOverAFastNetworkIsNotASlowNetwork) {
   TrainingJob job = Healthy(64, 8);
-  job.layer_bytes *= 16;
+  job.gradients.layer_bytes *= 16;
   job.work = 1;
   const Report report = ReportOf(job, 1);
   EXPECT_EQ(report.findings.front().id, "communication-bound") << Told(report);

@@ -27,7 +27,6 @@ using gpuprobe::testing::Stream;
 using gpuprobe::testing::Subprocess;
 using gpuprobe::testing::TempDir;
 using gpuprobe::testing::TrainingRank;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
@@ -50,7 +49,7 @@ class ProgramTest : public ::testing::Test {
     EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
   }
   std::string MakeRun(int ranks) const {
-    const std::string out = dir_.File("run");
+    std::string out = dir_.File("run");
     const auto directory = store::Directory::Make(out);
     for (int rank = 0; rank < ranks; ++rank) {
       auto writer =
@@ -78,8 +77,9 @@ class ProgramTest : public ::testing::Test {
 };
 
 TEST_F(ProgramTest, WrongUseIsRefusedInOneLine) {
-  ExpectRefused({"frobnicate"}, 2,
-                "available: run, collect, report, diff, top, trace, export, query, simulate, help, version");
+  ExpectRefused(
+      {"frobnicate"}, 2,
+      "available: run, collect, report, diff, top, stacks, trace, export, query, simulate, help, version");
   ExpectRefused({"--frobnicate"}, 2, "--frobnicate");
   ExpectRefused({"report", "--frobnicate", dir_.path()}, 2, "--frobnicate");
   ExpectRefused({"report"}, 2, "DIR is required");
@@ -136,7 +136,16 @@ TEST_F(ProgramTest, RunPassesStreamsThroughAndSaysThatNothingWasRecorded) {
   EXPECT_EQ(f.out, input + "--json") << "what follows -- is the command's";
   EXPECT_THAT(f.err, HasSubstr("error\n"));
   EXPECT_THAT(f.err, HasSubstr("nothing was recorded"));
+  EXPECT_THAT(f.err, Not(HasSubstr("the command"))) << "it ended well";
   EXPECT_FALSE(std::filesystem::exists(dir_.File("out")));
+}
+
+TEST_F(ProgramTest, RunSaysHowACommandFailedOfWhichNothingWasRecorded) {
+  EXPECT_THAT(Gpuprobe({"run", "--", "/bin/sh", "-c", "exit 3"}).err,
+              HasSubstr("nothing was recorded: no process of this command initialised CUDA, or none ran long "
+                        "enough to connect; the command exited with code 3\n"));
+  EXPECT_THAT(Gpuprobe({"run", "--", "/bin/sh", "-c", "kill -KILL $$"}).err,
+              HasSubstr("; the command was ended by SIGKILL\n"));
 }
 
 TEST_F(ProgramTest, RunSetsTheEnvironmentAndKeepsThePreloadsThatAreThere) {

@@ -44,6 +44,25 @@ class ProcessObserverTest : public ::testing::Test {
   uint64_t now_ns_ = 1'000'000'000;
 };
 
+TEST_F(ProcessObserverTest, APythonThatStaysSomewhereIsSeenThere) {
+  child_ = fork();
+  if (child_ == 0) {
+    execlp("python3", "python3", "-c", "import time\ndef idle():\n  time.sleep(1000)\nidle()", nullptr);
+    _exit(127);
+  }
+  const auto observer = ProcessObserver::Open(child_, static_cast<uint32_t>(child_));
+  ASSERT_NE(observer, nullptr);
+  std::optional<v1::PythonStack> seen;
+  ASSERT_TRUE(Await(*observer, [&](const auto& o) {
+    if (o.has_python()) seen = o.python();
+    return o.has_python() && o.python().frames(0).function() == "idle";
+  })) << (seen.has_value() ? seen->ShortDebugString() : "no stack, or no python3");
+  EXPECT_EQ(seen->frames_size(), 2);
+  EXPECT_EQ(seen->frames(0).line(), 3u);
+  EXPECT_EQ(seen->frames(0).file(), "<string>");
+  EXPECT_EQ(seen->frames(1).line(), 4u);
+}
+
 TEST_F(ProcessObserverTest, AStoppedProcessIsSeenStoppedAndGoingOn) {
   Start();
   const auto observer = ProcessObserver::Open(child_, static_cast<uint32_t>(child_));
@@ -56,6 +75,31 @@ TEST_F(ProcessObserverTest, AStoppedProcessIsSeenStoppedAndGoingOn) {
   kill(child_, SIGCONT);
   EXPECT_TRUE(
       Await(*observer, [](const auto& o) { return o.state() == 'S' && o.interval_ns() == 1'000'000'000; }));
+}
+
+TEST_F(ProcessObserverTest, WhatItUsesBeforeTheFirstLookIsCounted) {
+  child_ = fork();
+  if (child_ == 0) {
+    for (;;) getppid();
+  }
+  const auto observer = ProcessObserver::Open(child_, static_cast<uint32_t>(child_));
+  ASSERT_NE(observer, nullptr);
+  EXPECT_FALSE(observer->Count(now_ns_, now_ns_).has_value()) << "since when is not known";
+  observer->Begin(now_ns_);
+  uint64_t used_ns = 0;
+  for (int i = 0; i < 500 && used_ns == 0; ++i) {
+    usleep(10'000);
+    now_ns_ += 250'000'000;
+    const auto counted = observer->Count(now_ns_, now_ns_);
+    ASSERT_TRUE(counted.has_value());
+    EXPECT_EQ(counted->interval_ns(), 250'000'000u);
+    EXPECT_EQ(counted->state(), 0u);
+    used_ns = counted->cpu_ns();
+  }
+  EXPECT_GT(used_ns, 0u);
+  const auto look = Look(*observer);
+  ASSERT_TRUE(look.has_value());
+  EXPECT_EQ(look->interval_ns(), 1'000'000'000u) << "since it was counted";
 }
 
 TEST_F(ProcessObserverTest, TheSignalThatEndedItIsToldOnce) {

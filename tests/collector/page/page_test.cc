@@ -29,10 +29,10 @@ constexpr int kSteps = 40;
 class PageOfAStraggler : public ::testing::Test {
  protected:
   PageOfAStraggler() {
-    training_ = (*simulate::FindScenario("straggler-kernels"))->job;
+    training_ = simulate::FindScenario("straggler-kernels")->job;
     training_.ranks = kRanks;
     training_.steps = kSteps;
-    training_.slow_rank = 2;
+    training_.slow.rank = 2;
     job_ = testing::ModelOf(training_, 1);
     report_ = analysis::BuildReport(*job_, {});
   }

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 #include "collector/render/collective_table.h"
 #include "collector/render/comparison.h"
 #include "collector/render/text_layout.h"
 #include "collector/render/text_report.h"
+#include "collector/report/report.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -168,7 +168,7 @@ analysis::CollectiveReport Series(const std::string& comm, std::vector<uint32_t>
   c.compared_plans = 2560;
   c.wait_ns = uint64_t{2560} * 886'000;
   c.transfer_mean_ns = 300e3;
-  c.steady = {.steps = 40,
+  c.steady = {.has_steps = true,
               .compared = 2500,
               .plans_per_step = 64,
               .transfer_ns = 198e3,
@@ -210,7 +210,7 @@ analysis::Report WithWork(double mfu) {
   r.utilisation = {.asked = true,
                    .flops_per_step = 98.3e12,
                    .formula = "6 x parameters x tokens",
-                   .type = "bf16",
+                   .type = analysis::NumberFormat::kBf16,
                    .devices = 1,
                    .peak_flops = 989.4e12,
                    .peak_source = "NVIDIA's data sheet, dense",
@@ -249,7 +249,7 @@ TEST(ComparisonText, WhatIsManyTimesAsMuchIsSaidSo) {
   analysis::Comparison c;
   c.per_step = true;
   analysis::ComparedPart part;
-  part.name = "exposed comm";
+  part.part = model::StepPart::kExposedComm;
   part.a = {.count = 40, .mean = 1e5, .std = 1e3};
   part.b = {.count = 40, .mean = 12.8e6, .std = 1e4};
   part.test = analysis::Welch(part.a, part.b);

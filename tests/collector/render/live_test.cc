@@ -39,6 +39,7 @@ LiveStatus Job(int ranks) {
   LiveStatus status;
   for (int i = 0; i < ranks; ++i) status.ranks.push_back(RankNumber(i, i == 2 ? 5e6 : 0));
   status.ranks.back().blocked_in = "cudaStreamSynchronize";
+  status.ranks.back().python = "Loader.fetch (train.py:14)";
   status.ranks.back().blocked_ns = 2'500'000'000;
   status.ranks.back().range = "step/forward";
   status.ranks.back().last_call = "AllReduce seq 482";
@@ -68,6 +69,7 @@ TEST(LiveJson, WhatIsWrittenIsRead) {
   EXPECT_EQ(LiveJson(*read), text);
   EXPECT_EQ(read->records, (uint64_t{1} << 53) - 1);
   EXPECT_EQ(read->ranks[3].blocked_in, "cudaStreamSynchronize");
+  EXPECT_EQ(read->ranks[3].python, "Loader.fetch (train.py:14)");
   EXPECT_EQ(read->slowest, 2U);
 }
 
@@ -155,6 +157,7 @@ TEST(LiveRankScreen, SaysWhatTheRankDoesAndDid) {
   EXPECT_THAT(
       screen,
       HasSubstr("its main thread has waited in cudaStreamSynchronize for 2.50 s in range step/forward"));
+  EXPECT_THAT(screen, HasSubstr("\n  in Python it stays in Loader.fetch (train.py:14)\n"));
   EXPECT_THAT(screen, HasSubstr("its last call of a collective was AllReduce seq 482, 3.00 s ago"));
   EXPECT_THAT(screen, HasSubstr("\n    now    100  20.0 ms"));
   EXPECT_THAT(screen, HasSubstr("\n 1.00 s    100  20.0 ms"));

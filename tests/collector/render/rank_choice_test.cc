@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collector/analysis/report.h"
+#include "collector/report/report.h"
 
 namespace gpuprobe::render {
 namespace {

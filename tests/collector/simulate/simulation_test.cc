@@ -55,7 +55,7 @@ class Collector {
 class EveryScenario : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryScenario, IsAcceptedWholeAndJoinsUp) {
-  const TrainingJob& job = (*FindScenario(GetParam()))->job;
+  const TrainingJob& job = FindScenario(GetParam())->job;
   Simulation simulation(job, {}, nullptr);
   Collector collector;
   const absl::Status status = simulation.Run([&](int rank, int64_t, std::string_view bytes, bool last) {
@@ -66,16 +66,16 @@ TEST_P(EveryScenario, IsAcceptedWholeAndJoinsUp) {
   ASSERT_EQ(collector.job().processes().size(), static_cast<size_t>(job.ranks));
   uint64_t records = 0;
   for (const auto& process : collector.job().processes()) {
-    records += process->totals().records;
+    records += process->totals().records + process->totals().host_samples;
     EXPECT_EQ(process->totals().batches_missing, 0);
     EXPECT_EQ(process->joins().unattributed, 0);
     EXPECT_EQ(process->totals().reversed_times, 0);
     const bool cut = process->end_state() == model::EndState::kCutOff;
     EXPECT_EQ(cut, simulation.hung() &&
-                       !(job.out_of_memory_step >= 0 && process->identity().rank() == job.slow_rank));
+                       !(job.memory.refuses_in_step >= 0 && process->identity().rank() == job.slow.rank));
   }
   EXPECT_EQ(records, simulation.records());
-  EXPECT_EQ(simulation.hung(), job.hang != HangBy::kNothing || job.out_of_memory_step >= 0);
+  EXPECT_EQ(simulation.hung(), job.hang.by != HangBy::kNothing || job.memory.refuses_in_step >= 0);
 }
 
 std::vector<std::string> Names() {
@@ -102,14 +102,14 @@ std::string AllBytes(const TrainingJob& job, uint64_t seed) {
 }
 
 TEST(Simulation, IsTheSameForTheSameSeedAndAnotherForAnother) {
-  const TrainingJob job = (*FindScenario("healthy"))->job;
+  const TrainingJob job = FindScenario("healthy")->job;
   const std::string once = AllBytes(job, 3);
   EXPECT_EQ(once, AllBytes(job, 3));
   EXPECT_NE(once, AllBytes(job, 4));
 }
 
 TEST(Simulation, EndsWhenItsSinkDoes) {
-  Simulation simulation((*FindScenario("healthy"))->job, {}, nullptr);
+  Simulation simulation(FindScenario("healthy")->job, {}, nullptr);
   const absl::Status status = simulation.Run([](int rank, int64_t, std::string_view, bool) {
     return rank == 3 ? absl::CancelledError("enough") : absl::OkStatus();
   });
@@ -135,8 +135,8 @@ struct Times : NodeObserver {
 
 TEST(Simulation, CollectivesEndTogetherByTheRingFormulaAfterTheLastArrival) {
   for (const char* name : {"compute-bound", "fsdp", "grid"}) {
-    TrainingJob job = (*FindScenario(name))->job;
-    job.call_noise = 0;
+    TrainingJob job = FindScenario(name)->job;
+    job.noise.calls = 0;
     Times times;
     times.link = job.link;
     Simulation simulation(job, {}, &times);

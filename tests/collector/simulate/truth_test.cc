@@ -1,13 +1,15 @@
 // The truth of a simulation is itself held against something simpler: counting nanosecond by nanosecond, and
 // what scenarios promise.
-#include "collector/simulate/truth.h"
+#include "tests/collector/simulate/truth.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <numeric>
 
+#include "collector/simulate/scenarios.h"
 #include "nlohmann/json.hpp"
+#include "tests/collector/simulate/expected_findings.h"
 
 namespace gpuprobe::simulate {
 namespace {
@@ -51,12 +53,20 @@ TEST(Intervals, AgreeWithCountingPoints) {
 }
 
 nlohmann::json TruthOf(const char* name) {
-  const Scenario& scenario = **FindScenario(name);
-  Truth truth(scenario.job);
-  Simulation simulation(scenario.job, {}, &truth);
+  const TrainingJob& job = FindScenario(name)->job;
+  Truth truth(job);
+  Simulation simulation(job, {}, &truth);
   EXPECT_TRUE(simulation.Run([](int, int64_t, std::string_view, bool) { return absl::OkStatus(); }).ok());
   truth.Finish();
-  return nlohmann::json::parse(truth.Json(scenario, simulation));
+  return nlohmann::json::parse(truth.Json(name, simulation));
+}
+
+TEST(ExpectedFindings, AreThoseOfTheScenarios) {
+  std::vector<std::string_view> scenarios;
+  for (const Scenario& scenario : Scenarios()) scenarios.push_back(scenario.name);
+  std::vector<std::string_view> expected;
+  for (const Expected& each : AllExpected()) expected.push_back(each.scenario);
+  EXPECT_EQ(expected, scenarios);
 }
 
 TEST(Truth, PartsOfEveryStepAddUpAndStepsTile) {

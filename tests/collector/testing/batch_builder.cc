@@ -31,8 +31,8 @@ v1::Hello MakeHello(int rank, int world_size, uint32_t pid) {
 BatchBuilder::BatchBuilder(uint64_t sequence, uint64_t base_ns) {
   batch_.set_sequence(sequence);
   batch_.set_base_ns(base_ns);
-  for (Previous* p :
-       {&kernels_, &copies_, &memsets_, &syncs_, &overheads_, &ranges_, &allocations_, &collectives_})
+  for (Previous* p : {&kernels_, &copies_, &memsets_, &syncs_, &overheads_, &driver_calls_, &ranges_,
+                      &allocations_, &collectives_})
     p->end = base_ns;
 }
 
@@ -157,6 +157,22 @@ BatchBuilder& BatchBuilder::Overhead(uint64_t start_ns, uint64_t end_ns, v1::Ove
   return *this;
 }
 
+BatchBuilder& BatchBuilder::DriverCall(uint64_t start_ns, uint64_t end_ns, uint32_t function, uint32_t thread,
+                                       int32_t result) {
+  v1::DriverCalls* m = batch_.mutable_driver_calls();
+  m->add_start_delta(static_cast<int64_t>(start_ns - driver_calls_.end));
+  m->add_duration(end_ns - start_ns);
+  driver_calls_.end = end_ns;
+  m->add_function(function);
+  m->add_thread(thread);
+  // Most batches have no failed call: the column is left out until it is needed.
+  if (result != 0 || m->result_size() > 0) {
+    while (m->result_size() + 1 < m->function_size()) m->add_result(0);
+    m->add_result(result);
+  }
+  return *this;
+}
+
 BatchBuilder& BatchBuilder::Launch(uint32_t thread, uint64_t time_ns, uint64_t correlation, uint64_t range,
                                    uint64_t fallback) {
   if (batch_.launches_size() == 0 || launch_thread_ != thread) {
@@ -171,6 +187,11 @@ BatchBuilder& BatchBuilder::Launch(uint32_t thread, uint64_t time_ns, uint64_t c
   m->add_correlation_delta(Delta(launches_.correlation, correlation));
   m->add_range_delta(Delta(launches_.id, range));
   m->add_fallback_range_delta(Delta(launch_fallback_, fallback));
+  return *this;
+}
+
+BatchBuilder& BatchBuilder::Owner(v1::KernelOwner owner) {
+  batch_.mutable_launches(batch_.launches_size() - 1)->add_owner(owner);
   return *this;
 }
 

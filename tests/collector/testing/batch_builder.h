@@ -38,8 +38,12 @@ class BatchBuilder {
   BatchBuilder& Memset(uint64_t start_ns, uint64_t end_ns, uint64_t bytes, uint64_t correlation = 0);
   BatchBuilder& Sync(uint64_t start_ns, uint64_t end_ns, v1::SyncKind what);
   BatchBuilder& Overhead(uint64_t start_ns, uint64_t end_ns, v1::OverheadKind what, uint64_t correlation = 0);
+  BatchBuilder& DriverCall(uint64_t start_ns, uint64_t end_ns, uint32_t function, uint32_t thread = 1,
+                           int32_t result = 0);
   BatchBuilder& Launch(uint32_t thread, uint64_t time_ns, uint64_t correlation, uint64_t range = 0,
                        uint64_t fallback = 0);
+  // Whose kernel the last launch was. All launches of a batch say it, or none does.
+  BatchBuilder& Owner(v1::KernelOwner owner);
   BatchBuilder& Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread, uint64_t start_ns,
                       uint64_t end_ns);
   BatchBuilder& Alloc(uint64_t time_ns, uint64_t bytes, uint64_t address, uint64_t range = 0,
@@ -73,8 +77,8 @@ class BatchBuilder {
   int64_t Delta(uint64_t& previous, uint64_t value);
 
   v1::Batch batch_;
-  Previous kernels_, copies_, memsets_, syncs_, overheads_, ranges_, allocations_, collectives_, plans_,
-      launches_;
+  Previous kernels_, copies_, memsets_, syncs_, overheads_, driver_calls_, ranges_, allocations_,
+      collectives_, plans_, launches_;
   uint32_t launch_thread_ = 0;
   uint64_t launch_fallback_ = 0;
 };

@@ -241,14 +241,32 @@ std::vector<sock_filter> KillingFilter(bool early) {
   return code;
 }
 
-// Installed for this thread by prctl (0) or the system call (1), for all threads (2), or before CUDA (3).
+using Install = long (*)(const sock_fprog*);
+
+Install InstallOfModule() {
+  void* module = dlopen(FILTER_MODULE, RTLD_NOW);
+  return module == nullptr ? nullptr : reinterpret_cast<Install>(dlsym(module, "Install"));
+}
+
+// Installed for this thread by prctl (0) or the system call (1), for all threads (2), or before CUDA (3); by
+// functions that were looked up, prctl (4) or syscall (5); by a library that has just been opened (6).
 void KillFilter(int way) {
   std::vector<sock_filter> code = KillingFilter(way == 3);
   const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) std::abort();
-  const long installed = way == 0 || way == 3 ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)
-                                              : syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-                                                        way == 2 ? SECCOMP_FILTER_FLAG_TSYNC : 0, &program);
+  auto* by_prctl = &prctl;
+  auto* by_syscall = &syscall;
+  if (way == 4) by_prctl = reinterpret_cast<decltype(by_prctl)>(dlsym(RTLD_DEFAULT, "prctl"));
+  if (way == 5) by_syscall = reinterpret_cast<decltype(by_syscall)>(dlsym(RTLD_DEFAULT, "syscall"));
+  long installed = -1;
+  if (way == 6) {
+    installed = InstallOfModule()(&program);
+  } else if (way == 0 || way == 3 || way == 4) {
+    installed = by_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+  } else {
+    installed =
+        by_syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, way == 1 ? 0 : SECCOMP_FILTER_FLAG_TSYNC, &program);
+  }
   if (installed != 0) std::abort();
 }
 

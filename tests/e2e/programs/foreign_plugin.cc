@@ -5,8 +5,14 @@
 // FOREIGN_PLUGIN_LOG names the file, to which "." and the rank are added; FOREIGN_PLUGIN_MASK the events that
 // it asks for; FOREIGN_PLUGIN_NO_HANDLES=1: it gives no handles for groups; FOREIGN_PLUGIN_ONE_HANDLE=1: it
 // gives the same one for all events.
+//
+// The channels of kernels come on a thread of NCCL's whenever they please: they have a file of their own,
+// with
+// ".channels" added, in which a line says what a channel that has ended belonged to. The log function that it
+// gets is used once, when it is opened.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
@@ -22,13 +28,20 @@ std::mutex mutex;
 std::map<const void*, int> numbers;
 int last_number = 0;
 
+FILE* OpenLog(const char* suffix) {
+  const char* rank = std::getenv("RANK");
+  const std::string path =
+      std::string(std::getenv("FOREIGN_PLUGIN_LOG")) + "." + (rank == nullptr ? "0" : rank) + suffix;
+  return std::fopen(path.c_str(), "w");
+}
+
 FILE* Log() {
-  static FILE* const file = [] {
-    const char* rank = std::getenv("RANK");
-    const std::string path =
-        std::string(std::getenv("FOREIGN_PLUGIN_LOG")) + "." + (rank == nullptr ? "0" : rank);
-    return std::fopen(path.c_str(), "w");
-  }();
+  static FILE* const file = OpenLog("");
+  return file;
+}
+
+FILE* ChannelLog() {
+  static FILE* const file = OpenLog(".channels");
   return file;
 }
 
@@ -62,17 +75,29 @@ int Opened(int version, void** context, int* mask, int ranks, int rank) {
   Line(" -> %s\n", Number(*context).c_str());
   return 0;
 }
+// As the real library's WARN and INFO.
+constexpr int kWarn = 2;
+constexpr int kInfo = 3;
+constexpr unsigned long kProfilePart = 0x4000;
+
+int Opened(int version, void** context, int* mask, int ranks, int rank, abi::LogFunction log) {
+  if (log != nullptr) {
+    log(kWarn, ~0UL, "Opened", __LINE__, "foreign plugin warns of rank %d", rank);
+    log(kInfo, kProfilePart, "Opened", __LINE__, "foreign plugin opened by rank %d of %d", rank, ranks);
+  }
+  return Opened(version, context, mask, ranks, rank);
+}
 template <int kVersion>
 int Init1(void** context, int* mask) {
   return Opened(kVersion, context, mask, 0, -1);
 }
 [[maybe_unused]] int Init4(void** context, int* mask, const char*, uint64_t, int, int ranks, int rank,
-                           abi::LogFunction) {
-  return Opened(4, context, mask, ranks, rank);
+                           abi::LogFunction log) {
+  return Opened(4, context, mask, ranks, rank, log);
 }
 template <int kVersion>
-int Init5(void** context, uint64_t, int* mask, const char*, int, int ranks, int rank, abi::LogFunction) {
-  return Opened(kVersion, context, mask, ranks, rank);
+int Init5(void** context, uint64_t, int* mask, const char*, int, int ranks, int rank, abi::LogFunction log) {
+  return Opened(kVersion, context, mask, ranks, rank, log);
 }
 
 [[maybe_unused]] std::string Text(const char* text) { return text; }
@@ -110,9 +135,40 @@ std::string Describe(const Descriptor& descriptor) {
   return "event " + std::to_string(descriptor.type);
 }
 
+// What a call's handle stands for, and the channels that have begun.
+std::map<const void*, std::string> calls;
+struct Channel {
+  std::string call;
+  uint64_t start_ns;
+  uint64_t end_ns;
+};
+std::map<const void*, Channel> channels;
+
+// In descriptors: the channel's number and, from version 4 on, its start.
+struct ChannelPart {
+  uint8_t number;
+  uint64_t start_ns;
+};
+
+template <typename Descriptor>
+void* NewChannel(const Descriptor& descriptor) {
+  ChannelPart part{};
+  std::memcpy(&part, &descriptor.collective, sizeof part);
+  auto* handle = new int(0);
+  const auto call = calls.find(descriptor.parent);
+  channels[handle] = {
+      "channel " + std::to_string(part.number) + " of " + (call == calls.end() ? "unknown" : call->second),
+      part.start_ns, 0};
+  return handle;
+}
+
 template <typename Descriptor>
 int Start(void* context, void** handle, Descriptor* descriptor) {
   const std::lock_guard<std::mutex> lock(mutex);
+  if (descriptor->type == abi::kEventKernelChannel) {
+    *handle = NewChannel(*descriptor);
+    return 0;
+  }
   const bool group = descriptor->type == abi::kEventGroup || descriptor->type == abi::kEventGroupApi;
   const char* none = std::getenv("FOREIGN_PLUGIN_NO_HANDLES");
   static void* const one = std::getenv("FOREIGN_PLUGIN_ONE_HANDLE") == nullptr ? nullptr : NewHandle();
@@ -120,17 +176,30 @@ int Start(void* context, void** handle, Descriptor* descriptor) {
   Line("start context=%s parent=%s rank=%d %s -> %s\n", Number(context).c_str(),
        Number(descriptor->parent).c_str(), descriptor->rank, Describe(*descriptor).c_str(),
        Number(*handle).c_str());
+  if (*handle != nullptr)
+    calls[*handle] = Describe(*descriptor).substr(0, Describe(*descriptor).find(" group="));
   return 0;
 }
 
 [[maybe_unused]] int Stop(void* handle) {
   const std::lock_guard<std::mutex> lock(mutex);
+  if (const auto channel = channels.find(handle); channel != channels.end()) {
+    std::fprintf(ChannelLog(), "%s%s\n", channel->second.call.c_str(),
+                 channel->second.start_ns < channel->second.end_ns ? "" : " without times");
+    std::fflush(ChannelLog());
+    channels.erase(channel);
+    return 0;
+  }
   Line("stop %s\n", Number(handle).c_str());
   return 0;
 }
 
-[[maybe_unused]] int Record(void* handle, int state, void*) {
+[[maybe_unused]] int Record(void* handle, int state, void* arguments) {
   const std::lock_guard<std::mutex> lock(mutex);
+  if (const auto channel = channels.find(handle); channel != channels.end()) {
+    std::memcpy(&channel->second.end_ns, arguments, sizeof channel->second.end_ns);
+    return 0;
+  }
   Line("record %s %d\n", Number(handle).c_str(), state);
   return 0;
 }

@@ -284,6 +284,49 @@ void Copies(const char* path) {
   }
 }
 
+#ifndef HARD_WAY_DLSYM
+// A copy of NCCL that the program opens by its path, before it has called the one that it is linked to: both
+// are there when the program's objects are first looked at.
+void LinkedAndACopy(const char* path) {
+  void* const opened = OpenNccl(path);
+  CHECK(cudaSetDevice(0));
+  const NcclTable copy = LookUp(opened);
+  std::vector<Rank> ranks[2];
+  const auto make = [&](std::vector<Rank>& own, auto make_all) {
+    own.reserve(2);
+    for (int device = 0; device < 2; ++device) own.emplace_back(device);
+    ncclComm_t comms[2] = {};
+    CHECK(make_all(comms));
+    for (Rank& r : own) r.comm = comms[r.device];
+  };
+  make(ranks[0], [](ncclComm_t* comms) { return ncclCommInitAll(comms, 2, nullptr); });
+  make(ranks[1], [&](ncclComm_t* comms) { return copy.CommInitAll(comms, 2, nullptr); });
+  for (size_t round = 1; round <= 4; ++round) {
+    CHECK(ncclGroupStart());
+    for (const Rank& r : ranks[0]) {
+      r.Use();
+      ISSUE(ncclAllReduce(r.in, r.out, 1000 * round, ncclFloat, ncclSum, r.comm, r.stream));
+    }
+    CHECK(ncclGroupEnd());
+    CHECK(copy.GroupStart());
+    for (const Rank& r : ranks[1]) {
+      r.Use();
+      ISSUE(copy.AllReduce(r.in, r.out, 10 * round, ncclFloat, ncclMax, r.comm, r.stream));
+    }
+    CHECK(copy.GroupEnd());
+  }
+  for (const Rank& r : ranks[0]) {
+    r.Free();
+    CHECK(ncclCommDestroy(r.comm));
+  }
+  for (const Rank& r : ranks[1]) {
+    r.Free();
+    CHECK(copy.CommDestroy(r.comm));
+  }
+}
+
+#endif
+
 // The functions are looked up before anything has initialised CUDA.
 void Early() {
   const NcclTable early = LookUp(OpenNccl("libnccl.so.2"));
@@ -328,6 +371,10 @@ int Run(int argc, char** argv) {
     Member(std::atoi(argv[2]), std::atoi(argv[3]), argv[4]);
   } else if (scenario == "copies" && argc == 3) {
     Copies(argv[2]);
+#ifndef HARD_WAY_DLSYM
+  } else if (scenario == "linked_and_a_copy" && argc == 3) {
+    LinkedAndACopy(argv[2]);
+#endif
   } else {
     std::fprintf(stderr, "there is no scenario \"%s\"\n", scenario.c_str());
     return 2;

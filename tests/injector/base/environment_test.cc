@@ -18,10 +18,7 @@ namespace {
 class Environment : public ::testing::Test {
  protected:
   void SetUp() override { environ = kernel_array_; }
-  void TearDown() override {
-    environ = before_;
-    ForgetAnswersForTest();
-  }
+  void TearDown() override { environ = before_; }
   static char* Number(uintptr_t number) { return reinterpret_cast<char*>(number); }
   static std::vector<std::string> Now() {
     std::vector<std::string> entries;

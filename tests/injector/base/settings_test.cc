@@ -49,7 +49,7 @@ TEST(Settings, BadValuesKeepTheDefaultAndAreCounted) {
   Settings settings;
   settings.Read(environment);
   EXPECT_EQ(settings.rejected(), 7);
-  EXPECT_EQ(settings.first_rejected(), "GPUPROBE_FLUSH_MS");
+  EXPECT_EQ(settings.rejected(0).index, SettingIndex("GPUPROBE_FLUSH_MS"));
   EXPECT_EQ(settings.Number(SettingIndex("GPUPROBE_FLUSH_MS")), 500);
   EXPECT_EQ(settings.Number(SettingIndex("GPUPROBE_BUFFERS")), 16);
   EXPECT_EQ(settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB")), 64);

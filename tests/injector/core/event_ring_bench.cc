@@ -39,7 +39,7 @@ void PushLaunchEvent(benchmark::State& state) {
   ThreadState& thread = CurrentThread();
   uint64_t events = 0;
   for (auto _ : state) {
-    Emit(thread, LaunchEvent{1, 2, 3, 4, 0, 0});
+    Emit(thread, LaunchEvent{1, 2, 3, 4, 0, 0, 0});
     EmptyRing(thread.ring, ++events);
   }
 }

@@ -16,7 +16,6 @@ class EventRingTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(MapRings());
-    ResetLossesForTest();
     ring_ = ClaimRing(static_cast<uint32_t>(gettid()), 1);
     ASSERT_NE(ring_, nullptr);
     ring_->Consume(ring_->PublishedEnd());  // whose it is
@@ -222,7 +221,6 @@ std::vector<uint64_t> SharedContents() {
 
 TEST(EventRings, MoreThreadsThanRingsShareTheLastOnes) {
   ASSERT_TRUE(MapRings());
-  ResetLossesForTest();
   const AllRingsTaken taken;
   EXPECT_EQ(taken.count(), static_cast<size_t>(kOwnRings));
   const auto emit = [](uint32_t tid, std::initializer_list<uint32_t> launches) {

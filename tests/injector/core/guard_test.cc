@@ -22,8 +22,6 @@ namespace {
 
 class GuardTest : public ::testing::Test {
  protected:
-  void SetUp() override { ResetLifecycleForTest(); }
-  void TearDown() override { ResetLifecycleForTest(); }
   static void GoLive() {
     ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
     ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));

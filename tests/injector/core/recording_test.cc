@@ -14,7 +14,7 @@ TEST(Recording, KindsByName) {
   uint32_t kinds = 0;
   ASSERT_TRUE(ParseKinds("kernels,nccl", &kinds));
   EXPECT_EQ(kinds, kRecordKernels | kRecordNccl);
-  ASSERT_TRUE(ParseKinds("kernels,copies,memsets,syncs,memory,nccl,nvtx", &kinds));
+  ASSERT_TRUE(ParseKinds("kernels,copies,memsets,syncs,memory,nccl,nvtx,driver", &kinds));
   EXPECT_EQ(kinds, kRecordAll);
   for (const char* bad : {"", ",", "kernels,", ",kernels", "kernel", "kernels nccl", "kernels,,nccl"})
     EXPECT_FALSE(ParseKinds(bad, &kinds)) << bad;
@@ -97,7 +97,7 @@ TEST(Recording, WhatCannotBeUsedIsRejectedAndEverythingRecorded) {
                                "GPUPROBE_STOP_AFTER_S=5", nullptr};
   const Recording chosen = ChosenFrom(environment, 0, &settings);
   EXPECT_EQ(settings.rejected(), 3);
-  EXPECT_EQ(settings.first_rejected(), "GPUPROBE_KINDS");
+  EXPECT_EQ(settings.rejected(0).index, SettingIndex("GPUPROBE_KINDS"));
   EXPECT_EQ(chosen.kinds, kRecordAll);
   EXPECT_TRUE(chosen.this_rank);
   EXPECT_FALSE(chosen.Holds(kNow + 4 * kSecond));

@@ -32,7 +32,6 @@ struct Row {
 class AllocationLedgerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ResetLossesForTest();
     stream_ = std::make_unique<Stream>();
     ASSERT_TRUE(stream_->Init(size_t{64} << 20));
     ledger_ = std::make_unique<AllocationLedger>(&stream_->builder);

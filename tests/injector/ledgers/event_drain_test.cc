@@ -22,6 +22,7 @@
 namespace gpuprobe::injector {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::TakeBatches;
 using testing::Undelta;
 
@@ -29,7 +30,6 @@ class EventDrainTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(MapRings());
-    ResetLossesForTest();
     stream_ = std::make_unique<Stream>();
     ASSERT_TRUE(stream_->Init(size_t{64} << 20));
   }
@@ -94,7 +94,8 @@ TEST_F(EventDrainTest, WhatIsNotWantedIsNotSent) {
                                                 .fallback_range_id = 0,
                                                 .correlation = 7,
                                                 .graph = 0,
-                                                .may_lack_record = 0}));
+                                                .may_lack_record = 0,
+                                                .owner = 2}));
   ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 120, 0x1000, 64));
   ASSERT_TRUE(Close(130, 1));
   const v1::Batch batch = DrainAll();
@@ -104,6 +105,8 @@ TEST_F(EventDrainTest, WhatIsNotWantedIsNotSent) {
   ASSERT_EQ(batch.launches_size(), 1);
   EXPECT_EQ(batch.launches(0).correlation_delta_size(), 1);
   EXPECT_EQ(batch.launches(0).range_delta_size(), 0);
+  ASSERT_EQ(batch.launches(0).owner_size(), 1);
+  EXPECT_EQ(batch.launches(0).owner(0), 2u);
 }
 
 TEST_F(EventDrainTest, OutsideTheWindowOnlyAllocationsAreSent) {
@@ -290,7 +293,6 @@ TEST_F(EventDrainTest, StampsBecomeTimesInTheOrderOfTheirThread) {
   stream_->drain.Drain(UINT64_MAX);
   const uint64_t after_ns = NowNs();
   const uint64_t error_ns = host_clock.max_error_ns() + 50;
-  host_clock.StopForTest();
   stream_->builder.Seal();
   uint64_t rows = 0;
   uint64_t last_end = 0;
@@ -326,7 +328,7 @@ TEST_F(EventDrainTest, ThousandsOfThreadsOneAfterAnother) {
   constexpr uint32_t kThreads = 2000;
   for (uint32_t i = 0; i < kThreads; ++i) {
     std::thread([i] {
-      ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{2 * i + 1, 0, 0, i + 1, 0, 0}));
+      ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{2 * i + 1, 0, 0, i + 1, 0, 0, 0}));
       ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 2 * i + 2, 0x1000 + i, i + 1));
     }).join();
   }
@@ -356,8 +358,8 @@ TEST_F(EventDrainTest, ThousandsOfThreadsOneAfterAnother) {
 }
 
 TEST_F(EventDrainTest, EventsAfterTheLimitWaitForTheNextDrain) {
-  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{100, 0, 0, 1, 0, 0}));
-  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{900, 0, 0, 2, 0, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{100, 0, 0, 1, 0, 0, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{900, 0, 0, 2, 0, 0, 0}));
   stream_->drain.Drain(500);
   stream_->builder.Seal();
   const auto batches = TakeBatches(&stream_->queue);
@@ -371,7 +373,7 @@ TEST_F(EventDrainTest, AThreadIsKnownByTheNameThatItTookLater) {
   std::atomic<bool> named{false};
   std::atomic<bool> done{false};
   std::thread worker([&] {
-    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0, 0}));
+    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0, 0, 0}));
     pthread_setname_np(pthread_self(), "pt_autograd_0");
     named = true;
     while (!done) usleep(1000);
@@ -388,7 +390,7 @@ TEST_F(EventDrainTest, AThreadIsKnownByTheNameThatItTookLater) {
 
 TEST_F(EventDrainTest, AThreadHasTheNameThatTheProgramGivesIt) {
   const uint32_t tid = CurrentThread().tid;
-  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0, 0, 0}));
   ASSERT_TRUE(Emit(CurrentThread(), ThreadNameEvent{2, tid, 0}, "trainer"));
   const v1::Batch batch = DrainAll();
   ASSERT_GE(batch.threads_size(), 1);
@@ -401,7 +403,7 @@ TEST_F(EventDrainTest, AThreadHasTheNameThatTheProgramGivesIt) {
   std::thread([&] {
     worker_tid = CurrentThread().tid;
     EXPECT_TRUE(Emit(CurrentThread(), ThreadNameEvent{3, worker_tid, 0}, std::string(300, 'w')));
-    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{4, 0, 0, 1, 0, 0}));
+    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{4, 0, 0, 1, 0, 0, 0}));
   }).join();
   const v1::Batch second = DrainAll();
   ASSERT_GE(second.threads_size(), 1);
@@ -409,10 +411,34 @@ TEST_F(EventDrainTest, AThreadHasTheNameThatTheProgramGivesIt) {
   EXPECT_EQ(second.threads(second.threads_size() - 1).given_name(), std::string(64, 'w'));
 }
 
+TEST_F(EventDrainTest, DriverCallsThatWereSlowHaveRows) {
+  constexpr uint64_t kTime = 1'000'000'000;
+  const auto call = [](uint64_t entered_ns, uint64_t duration_ns, const char* function, int32_t result) {
+    return Emit(CurrentThread(), DriverCallEvent{.time_ns = entered_ns + duration_ns,
+                                                 .entered_ns = entered_ns,
+                                                 .function = function,
+                                                 .range_id = 5,
+                                                 .result = result,
+                                                 .by_nccl = 0});
+  };
+  ASSERT_TRUE(call(kTime, kSlowDriverCallNs - 1, "cuEventCreate", 0));
+  ASSERT_TRUE(call(kTime + 30'000, kSlowDriverCallNs, "cuEventCreate", 0));
+  ASSERT_TRUE(call(kTime + 60'000, 5'000'000, "cuModuleLoadData", 209));
+  const v1::Batch batch = DrainAll();
+  const v1::DriverCalls& calls = batch.driver_calls();
+  EXPECT_THAT(calls.duration(), ElementsAre(kSlowDriverCallNs, 5'000'000));
+  EXPECT_THAT(calls.result(), ElementsAre(0, 209));
+  ASSERT_EQ(calls.function_size(), 2);
+  std::map<uint32_t, std::string> names;
+  for (const v1::StringDef& name : batch.strings()) names[name.id()] = name.value();
+  EXPECT_EQ(names[calls.function(0)], "cuEventCreate");
+  EXPECT_EQ(names[calls.function(1)], "cuModuleLoadData");
+}
+
 TEST_F(EventDrainTest, TheRingOfAThreadThatEndedIsFreedAndItsEventsAreThere) {
   EventRing* ring = nullptr;
   std::thread([&ring] {
-    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0, 0}));
+    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0, 0, 0}));
     ring = CurrentThread().ring;
   }).join();
   EXPECT_EQ(DrainAll().launches(0).time_delta_size(), 5000);

@@ -48,8 +48,6 @@ class FlatMemory : public LiveProbe {
  protected:
   void SetUp() override {
     LiveProbe::SetUp();
-    ClearApiHooksForTest();
-    ResetLossesForTest();
     AddLaunchHooks();
     kMemoryPart.start();
     host_clock.Start();
@@ -57,11 +55,6 @@ class FlatMemory : public LiveProbe {
     ASSERT_TRUE(stream_->Init(size_t{16} << 20));
     decoder_ = std::make_unique<Decoder>(&api_, stream_.get());
     decoder_->Init();
-  }
-  void TearDown() override {
-    host_clock.StopForTest();
-    ClearApiHooksForTest();
-    LiveProbe::TearDown();
   }
 
   // The collector reads everything.
@@ -208,7 +201,6 @@ TEST_F(FlatMemory, NoEventOfPoolsArraysGraphsWaitsNamesPayloadsAndTensorsAllocat
   AddWaitHooks();
   AddGraphHooks();
   AddExecutableGraphHooks();
-  pytorch::ResetForTest();
   using Usage = void(void*, int64_t, uint64_t, uint64_t, uint64_t);
   Usage* const nobody = [](void*, int64_t, uint64_t, uint64_t, uint64_t) {};
   auto* tensor = reinterpret_cast<Usage*>(
@@ -292,7 +284,6 @@ TEST_F(FlatMemory, NoEventOfPoolsArraysGraphsWaitsNamesPayloadsAndTensorsAllocat
   EXPECT_EQ(Only<GraphMemoryNodeEvent>(seen).size(), 1000u);
   EXPECT_EQ(Only<RangePayloadEvent>(seen).size(), 500u);
   EXPECT_EQ(Only<CategoryNameEvent>(seen).size(), 500u);
-  pytorch::ResetForTest();
 }
 
 }  // namespace

@@ -12,7 +12,6 @@ constexpr uint64_t kBytes = 4096;
 
 class PhysicalMemoryTest : public ::testing::Test {
  protected:
-  void SetUp() override { ResetLossesForTest(); }
   std::vector<uint64_t> Mapped(uint64_t address, uint64_t handle, uint64_t time_ns) {
     std::vector<uint64_t> ended;
     memory_.Mapped(address, kBytes, handle, time_ns, [&](uint64_t gone) { ended.push_back(gone); });

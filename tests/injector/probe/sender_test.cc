@@ -15,6 +15,7 @@
 #include "injector/base/losses.h"
 #include "proto/limits.h"
 #include "tests/injector/support/frames.h"
+#include "tests/injector/support/send_queue_counts.h"
 
 namespace gpuprobe::injector {
 namespace {
@@ -24,7 +25,6 @@ using testing::ParseFrames;
 class SenderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ResetLossesForTest();
     int ends[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     connection_.Adopt(ends[0]);
@@ -150,7 +150,7 @@ TEST_F(SenderTest, WhatADeadCollectorHadNotAcknowledgedGoesToTheNextOne) {
   EXPECT_FALSE(sender_.ended());
   EXPECT_FALSE(connection_.open());
   EXPECT_FALSE(sender_.SayBye({.batches = 2}, 100));
-  EXPECT_EQ(queue_.frames(), 2u);
+  EXPECT_EQ(SendQueueCounts::Kept(queue_), 2u);
   Reconnect();
   ASSERT_TRUE(sender_.Greet(identity_, {.instance = 7}));
   EXPECT_FALSE(sender_.Pump(20)) << "only the collector knows where to go on";
@@ -180,7 +180,7 @@ TEST_F(SenderTest, DefinitionsAreRestatedBeforeTheBatchesThatACollectorLacks) {
   ASSERT_TRUE(sender_.Pump(100));
   Acknowledge(3);
   sender_.ListenForFlush();
-  EXPECT_EQ(queue_.frames(), 1u);
+  EXPECT_EQ(SendQueueCounts::Kept(queue_), 1u);
   ClosePeer();
   sender_.ListenForFlush();
   ASSERT_TRUE(sender_.broken());
@@ -205,7 +205,7 @@ TEST_F(SenderTest, AnAcknowledgementFreesOnlyWhatWasSent) {
   PutBatch(2);
   Acknowledge(5);
   sender_.ListenForFlush();
-  EXPECT_EQ(queue_.frames(), 1u);
+  EXPECT_EQ(SendQueueCounts::Kept(queue_), 1u);
   ASSERT_TRUE(sender_.Pump(100));
   EXPECT_EQ(ParseFrames(ReadAvailable()).back().batch().sequence(), 2u);
 }

@@ -18,10 +18,7 @@ using testing::Undelta;
 
 class BatchBuilderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ResetLossesForTest();
-    Init(size_t{64} << 20);
-  }
+  void SetUp() override { Init(size_t{64} << 20); }
   void Init(size_t queue_bytes) {
     queue_ = std::make_unique<SendQueue>();
     builder_ = std::make_unique<BatchBuilder>();

@@ -56,7 +56,9 @@ TEST(StringInterner, LongTextsFillTheRoomWithoutLosingTheNewOne) {
     const std::string text = std::string(100000, 'x') + std::to_string(i);
     const Interned interned = interner.Intern(text);
     ASSERT_TRUE(interned.is_new);
-    ASSERT_EQ(interner.TextForTest(interned.id), text);
+    const Interned again = interner.Intern(text);
+    ASSERT_FALSE(again.is_new);
+    ASSERT_EQ(again.id, interned.id);
   }
 }
 
@@ -85,6 +87,24 @@ TEST(SiteInterner, MoreSitesThanTheTableHoldsStillGetIds) {
     ASSERT_NE(interned.id, 0u);
     ASSERT_TRUE(ids.insert(interned.id).second);
   }
+}
+
+TEST(FrameInterner, StacksShareTheirCallersAndAFullTableRefusesWhatIsNew) {
+  FrameInterner frames;
+  const Interned main = frames.Intern({0, 1, 2, 10});
+  EXPECT_TRUE(main.is_new);
+  EXPECT_EQ(main.id, 1u);
+  const Interned a = frames.Intern({main.id, 3, 2, 20});
+  EXPECT_EQ(frames.Intern({0, 1, 2, 10}).id, main.id);
+  EXPECT_FALSE(frames.Intern({main.id, 3, 2, 20}).is_new);
+  EXPECT_NE(frames.Intern({main.id, 3, 2, 21}).id, a.id);  // another line
+  EXPECT_NE(frames.Intern({a.id, 3, 2, 20}).id, a.id);     // it calls itself
+  std::set<uint32_t> ids;
+  uint32_t line = 0;
+  while (const uint32_t id = frames.Intern({0, 5, 2, ++line}).id) ASSERT_TRUE(ids.insert(id).second);
+  EXPECT_EQ(ids.size() + 4, FrameInterner::kMaxFrames);
+  EXPECT_EQ(frames.Intern({main.id, 3, 2, 20}).id, a.id);
+  EXPECT_EQ(frames.Intern({0, 5, 2, 100'000}).id, 0u);
 }
 
 }  // namespace

@@ -71,7 +71,6 @@ TEST_F(PoolLevelsTest, AnAddressThatIsUsedAgainIsAnotherPool) {
 }
 
 TEST_F(PoolLevelsTest, PoolsThatAreGoneMakeRoom) {
-  ResetLossesForTest();
   for (uint64_t i = 1; i <= 10 * PoolLevels::kMaxPools; ++i) {
     Note(i * 10, i, i, PoolOperation::kUse, i * 0x100);
     Note(i * 10 + 1, 0, 0, PoolOperation::kDestroy, i * 0x100);

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "collector/model/records.h"
+#include "collector/records/rows.h"
 #include "injector/core/guard.h"
 #include "injector/rows/batch_builder.h"
 #include "tests/injector/support/frames.h"

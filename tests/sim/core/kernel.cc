@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/core/knobs.h"
@@ -113,7 +114,8 @@ CUresult MakeKernelWork(CUfunction function, const KernelShape& shape, Work* wor
   return CUDA_SUCCESS;
 }
 
-CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream stream, const void* arguments) {
+CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream stream, const void* arguments,
+                      std::function<void()> effect) {
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUctx_st* context = nullptr;
   const CUresult current = RequireContext(&context);
@@ -121,6 +123,7 @@ CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream st
   Work work;
   const CUresult made = MakeKernelWork(function, shape, &work);
   if (made != CUDA_SUCCESS) return made;
+  work.effect = std::move(effect);
   if (LaunchFails()) return CUDA_ERROR_LAUNCH_FAILED;
   bool loaded = false;
   {

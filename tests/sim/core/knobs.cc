@@ -15,7 +15,7 @@
 
 namespace gpusim {
 
-struct KernelRule {
+struct NameRule {
   std::regex pattern;
   uint64_t duration_ns = 0;
 };
@@ -69,18 +69,18 @@ double NumberOrReject(const char* knob, const std::string& text) {
   return value;
 }
 
-void ReadKernels(const char* text, Knobs* knobs) {
+void ReadRules(const char* knob, const char* text, std::vector<std::shared_ptr<const NameRule>>* rules) {
   for (const std::string& rule : Split(text, ";")) {
     const size_t equals = rule.rfind('=');
     uint64_t duration_ns = 0;
     if (equals == std::string::npos || !ParseDuration(rule.substr(equals + 1), &duration_ns)) {
-      Reject("GPUSIM_KERNELS", "'" + rule + "' is not regex=duration");
+      Reject(knob, "'" + rule + "' is not regex=duration");
     }
     try {
-      knobs->kernels.push_back(
-          std::make_shared<const KernelRule>(KernelRule{std::regex(rule.substr(0, equals)), duration_ns}));
+      rules->push_back(
+          std::make_shared<const NameRule>(NameRule{std::regex(rule.substr(0, equals)), duration_ns}));
     } catch (const std::regex_error& error) {
-      Reject("GPUSIM_KERNELS", "'" + rule + "': " + error.what());
+      Reject(knob, "'" + rule + "': " + error.what());
     }
   }
 }
@@ -135,7 +135,9 @@ Knobs* ReadKnobs() {
     knobs->memory_bytes =
         static_cast<uint64_t>(std::llround(NumberOrReject("GPUSIM_MEMORY_GIB", text) * (uint64_t{1} << 30)));
   }
-  if (const char* text = std::getenv("GPUSIM_KERNELS")) ReadKernels(text, knobs);
+  if (const char* text = std::getenv("GPUSIM_KERNELS")) ReadRules("GPUSIM_KERNELS", text, &knobs->kernels);
+  if (const char* text = std::getenv("GPUSIM_DRIVER_CALLS"))
+    ReadRules("GPUSIM_DRIVER_CALLS", text, &knobs->calls);
   if (const char* text = std::getenv("GPUSIM_LINK")) ReadLink(text, knobs);
   if (const char* text = std::getenv("GPUSIM_PCIE")) {
     if (!ParseRate(text, &knobs->pcie_bytes_per_s))
@@ -249,6 +251,13 @@ uint64_t KernelDurationNs(const char* mangled_name, uint64_t usual_ns) {
   const double slowed_ns = std::round(duration_ns * GetKnobs().slow_factor);
   return static_cast<uint64_t>(
       std::llround(slowed_ns * CurrentPace().kernels.load(std::memory_order_relaxed)));
+}
+
+uint64_t DriverCallNs(const char* function) {
+  for (const auto& rule : GetKnobs().calls) {
+    if (std::regex_search(function, rule->pattern)) return rule->duration_ns;
+  }
+  return 0;
 }
 
 uint64_t TransferNs(uint64_t bytes, double bytes_per_s) {

@@ -16,13 +16,14 @@
 
 namespace gpusim {
 
-struct KernelRule;  // a pattern that is searched for in the demangled name, and a duration
+struct NameRule;  // a pattern that is searched for in a kernel's demangled or a function's name, and a
+                  // duration
 
 struct Knobs {
   int devices = 1;                                          // GPUSIM_DEVICES
   std::string device_name = "Simulated GPU";                // GPUSIM_DEVICE_NAME
   uint64_t memory_bytes = uint64_t{16} << 30;               // GPUSIM_MEMORY_GIB, per device and process
-  std::vector<std::shared_ptr<const KernelRule>> kernels;   // GPUSIM_KERNELS, first match wins
+  std::vector<std::shared_ptr<const NameRule>> kernels;     // GPUSIM_KERNELS, first match wins
   LinkModel link{10'000, 300e9};                            // GPUSIM_LINK
   double pcie_bytes_per_s = 25e9;                           // GPUSIM_PCIE: host to device and back
   uint64_t nccl_buffer_bytes = 0;                           // GPUSIM_NCCL_BUFFERS_MIB, of each communicator
@@ -32,6 +33,7 @@ struct Knobs {
   std::vector<std::pair<std::string, std::string>> faults;  // GPUSIM_FAULT
   std::string truth_dir;                                    // GPUSIM_TRUTH
   bool note_calls = false;                                  // GPUSIM_CALLS
+  std::vector<std::shared_ptr<const NameRule>> calls;       // GPUSIM_DRIVER_CALLS, first match wins
   int rank = -1;                                            // the launcher's environment
 };
 
@@ -62,6 +64,9 @@ bool ParseRate(const std::string& text, double* bytes_per_s);
 uint64_t KernelDurationNs(const char* mangled_name);
 // The same for a kernel whose work is known: `usual_ns`, unless a rule names the kernel.
 uint64_t KernelDurationNs(const char* mangled_name, uint64_t usual_ns);
+
+// How much longer a driver function takes than the node needs for it.
+uint64_t DriverCallNs(const char* function);
 
 // Nanoseconds that `bytes` take at `bytes_per_s`, rounded up, at least 1.
 uint64_t TransferNs(uint64_t bytes, double bytes_per_s);

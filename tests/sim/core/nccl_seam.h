@@ -30,6 +30,9 @@ class Rendezvous {
   virtual void Arrive(uint64_t ready_ns) = 0;
   // True, and `interval` set, once every rank has arrived. Polled by the scheduler's thread; must not block.
   virtual bool Resolve(Interval* interval) = 0;
+  // The kernel has ended: what it receives is in its buffers from now on. Called once, by the scheduler's
+  // thread.
+  virtual void MoveBytes() {}
 };
 
 // Makes the rendezvous of each instance of a kernel that was launched or captured.
@@ -46,6 +49,7 @@ struct CollectiveTruth {
   uint64_t count = 0;
   std::string datatype;
   uint64_t bytes = 0;
+  std::string reduction;  // "sum"; empty: none
   int root = -1;
   int peer = -1;
   uint64_t issue_ns = 0;  // of a replay: when its graph was launched

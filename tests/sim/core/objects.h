@@ -8,6 +8,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -181,6 +182,7 @@ struct KernelShape {
 };
 CUresult MakeKernelWork(CUfunction function, const KernelShape& shape, Work* work);
 // `arguments`: the first of them, or the buffer that holds them all; null if they are not known.
-CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream stream, const void* arguments);
+CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream stream, const void* arguments,
+                      std::function<void()> effect);
 
 }  // namespace gpusim

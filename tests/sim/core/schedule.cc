@@ -207,18 +207,21 @@ uint64_t Schedule::NextWake() const {
   return wake_ns;
 }
 
+// Everything that ended until then has left its bytes.
+bool Schedule::HasPerformedUntil(uint64_t ns) const { return ending_.empty() || ending_.top()->end_ns > ns; }
+
 void Schedule::PollMeetings(uint64_t now_ns) {
   const std::vector<OpPtr> meetings = meetings_;  // resolving one may add others
   for (const OpPtr& op : meetings) {
     if (op->poll_ns > now_ns) continue;
     if (!op->arrived) {
+      if (!HasPerformedUntil(op->ready_ns)) continue;  // what it gives to other ranks is not there yet
       op->arrived = true;
       op->meeting->Arrive(op->ready_ns);
     }
     Interval interval;
     if (op->meeting->Resolve(&interval)) {
       meetings_.erase(std::find(meetings_.begin(), meetings_.end(), op));
-      op->meeting.reset();
       Resolve(op, std::max(interval.start_ns, op->ready_ns), std::max(interval.end_ns, op->ready_ns));
     } else {
       op->poll_ns = now_ns + op->poll_step_ns;
@@ -241,6 +244,7 @@ bool Schedule::Perform(std::unique_lock<std::mutex>& lock, uint64_t now_ns) {
   std::string lines;
   for (const OpPtr& op : ended) {
     if (op->work.effect) op->work.effect();
+    if (op->meeting != nullptr) op->meeting->MoveBytes();
     if (!op->work.reported) continue;
     op->work.activity.start_ns = op->start_ns;
     op->work.activity.end_ns = op->end_ns;
@@ -259,6 +263,7 @@ bool Schedule::Perform(std::unique_lock<std::mutex>& lock, uint64_t now_ns) {
   for (const OpPtr& op : ended) {
     op->done = true;
     op->work.effect = nullptr;
+    op->meeting.reset();
     if (op->in_flight != nullptr) --*op->in_flight;
   }
   awaited_.erase(awaited_.begin(), awaited_.upper_bound(now_ns));

@@ -92,6 +92,7 @@ class Schedule {
   void Resolve(const OpPtr& op, uint64_t start_ns, uint64_t end_ns);
   void Nudge(uint64_t wake_ns);
   uint64_t NextWake() const;
+  bool HasPerformedUntil(uint64_t ns) const;
   void PollMeetings(uint64_t now_ns);
   bool Perform(std::unique_lock<std::mutex>& lock, uint64_t now_ns);
   void Run();

@@ -3,7 +3,9 @@
 #include <cupti.h>
 
 #include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "tests/sim/core/knobs.h"
 #include "tests/sim/core/objects.h"
@@ -36,6 +38,19 @@ void NoteCall(int domain, uint32_t cbid, const char* name) {
   WriteTruth(line);
 }
 
+// By driver function: 0: not looked at, 1: no, 2: yes.
+std::atomic<uint8_t> may_be_slow[kMostFunctions];
+
+bool KnownMayBeSlow(uint32_t cbid, const char* name) {
+  if (cbid >= kMostFunctions) return false;
+  uint8_t known = may_be_slow[cbid].load(std::memory_order_relaxed);
+  if (known == 0) {
+    known = MayBeSlow(name) ? 2 : 1;
+    may_be_slow[cbid].store(known, std::memory_order_relaxed);
+  }
+  return known == 2;
+}
+
 void FillContext(ApiCall* call) {
   CUctx_st* context = CurrentContextOrNull();
   call->context = context;
@@ -50,28 +65,57 @@ ApiScope::ApiScope(int domain, uint32_t cbid, const char* name, const void* para
   outermost_ = state.depth++ == 0;
   if (outermost_ && state.tool_depth == 0) NoteCall(domain, cbid, name);
   if (outermost_) state.correlation = next_correlation.fetch_add(1, std::memory_order_relaxed);
-  const CuptiHooks* hooks = cupti_hooks.load(std::memory_order_acquire);
-  if (hooks == nullptr || state.tool_depth > 0 || !hooks->wants_api(domain, cbid)) return;
-  hooks_ = hooks;
   call_.domain = domain;
   call_.cbid = cbid;
   call_.function_name = name;
   call_.params = params;
   call_.result = result;
   call_.symbol_name = symbol;
-  call_.correlation = state.correlation;
-  FillContext(&call_);
-  call_.start_ns = NowNs();
-  hooks_->api_enter(&call_);
+  const bool logged = TruthWanted() && domain == CUPTI_CB_DOMAIN_DRIVER_API && state.tool_depth == 0 &&
+                      KnownMayBeSlow(cbid, name);
+  if (logged) began_ns_ = NowNs();
+  Enter();
+  if (domain == CUPTI_CB_DOMAIN_DRIVER_API && !GetKnobs().calls.empty()) {
+    if (const uint64_t longer_ns = DriverCallNs(name); longer_ns != 0)
+      std::this_thread::sleep_for(std::chrono::nanoseconds(longer_ns));
+  }
+}
+
+void ApiScope::Enter() {
+  const ThreadState& state = thread_state;
+  const CuptiHooks* hooks = cupti_hooks.load(std::memory_order_acquire);
+  if (hooks != nullptr && state.tool_depth == 0 && hooks->wants_api(call_.domain, call_.cbid)) {
+    hooks_ = hooks;
+    call_.correlation = state.correlation;
+    FillContext(&call_);
+    call_.start_ns = NowNs();
+    hooks_->api_enter(&call_);
+  }
+  if (began_ns_ != 0) work_began_ns_ = NowNs();
 }
 
 ApiScope::~ApiScope() {
+  const uint64_t work_ended_ns = began_ns_ != 0 ? NowNs() : 0;
   if (hooks_ != nullptr) {
     FillContext(&call_);
     call_.end_ns = NowNs();
     hooks_->api_exit(&call_);
   }
+  if (began_ns_ != 0) Log(work_ended_ns);
   --thread_state.depth;
+}
+
+void ApiScope::Log(uint64_t work_ended_ns) const {
+  const DriverCallTruth call{.function = call_.function_name,
+                             .began_ns = began_ns_,
+                             .start_ns = work_began_ns_,
+                             .end_ns = work_ended_ns,
+                             .left_ns = NowNs(),
+                             .result = *static_cast<const int*>(call_.result)};
+  if (call.left_ns - call.began_ns < kLoggedCallNs) return;
+  std::string line;
+  AppendDriverCallTruth(call, &line);
+  WriteTruth(line);
 }
 
 uint32_t CurrentCorrelation() {

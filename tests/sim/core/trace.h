@@ -19,9 +19,14 @@ class ApiScope {
   ApiScope& operator=(const ApiScope&) = delete;
 
  private:
+  void Enter();
+  void Log(uint64_t work_ended_ns) const;
+
   ApiCall call_;
   const CuptiHooks* hooks_ = nullptr;
   bool outermost_ = false;
+  uint64_t began_ns_ = 0;  // of a driver call that is logged if it is slow; else 0
+  uint64_t work_began_ns_ = 0;
 };
 
 // Correlation id of the thread's current API call; a fresh one outside any.

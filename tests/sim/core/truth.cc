@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <regex>
 
 #include "tests/sim/core/knobs.h"
 
@@ -149,6 +150,7 @@ void AppendCall(const CollectiveTruth& call, Line& line) {
   line.Unsigned("count", call.count);
   line.Text("datatype", call.datatype.c_str());
   line.Unsigned("bytes", call.bytes);
+  if (!call.reduction.empty()) line.Text("reduction", call.reduction.c_str());
   line.Number("root", call.root);
   line.Number("peer", call.peer);
   line.Unsigned("issue_ns", call.issue_ns);
@@ -281,6 +283,27 @@ void AppendPoolTruth(const char* event, int device, uint64_t pool, uint64_t used
   line.Unsigned("used_bytes", used_bytes);
   line.Unsigned("reserved_bytes", reserved_bytes);
   line.Unsigned("time_ns", time_ns);
+}
+
+bool MayBeSlow(const char* function) {
+  static const std::regex kSlow(
+      "cu(Module(Load|Unload|GetFunction$)|Library(Load|Unload|GetModule$)|Link(Create|Add|Complete)|FuncLoad"
+      "|Graph(Instantiate|Upload|ExecUpdate|ExecDestroy$)|(Ctx|Stream|Event)(Create|Destroy)"
+      "|DevicePrimaryCtxRe|Mem(Alloc|Free|Host(Alloc|Register|Unregister)|Pool(Create|Destroy|TrimTo)"
+      "|Address(Reserve|Free)|Create|Map$|SetAccess|Unmap|Release$|(Pool)?ImportFromShareableHandle)"
+      "|Ipc(Open|Close)|Ctx(En|Dis)ablePeerAccess).*");
+  return std::regex_match(function, kSlow);
+}
+
+void AppendDriverCallTruth(const DriverCallTruth& call, std::string* lines) {
+  Line line("driver_call", lines);
+  line.Unsigned("tid", static_cast<uint64_t>(gettid()));
+  line.Text("function", call.function);
+  line.Unsigned("began_ns", call.began_ns);
+  line.Unsigned("start_ns", call.start_ns);
+  line.Unsigned("end_ns", call.end_ns);
+  line.Unsigned("left_ns", call.left_ns);
+  if (call.result != 0) line.Number("result", call.result);
 }
 
 void AppendCallTruth(const char* name, std::string* lines) {

@@ -27,6 +27,20 @@ void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_
 void AppendPoolTruth(const char* event, int device, uint64_t pool, uint64_t used_bytes,
                      uint64_t reserved_bytes, uint64_t time_ns, std::string* lines);
 
+// A call of a driver function that may be slow. From `start_ns` to `end_ns` it did its work; with a
+// profiler's callbacks it took from `began_ns` to `left_ns`. Only calls of kLoggedCallNs or more are logged.
+struct DriverCallTruth {
+  const char* function = nullptr;
+  uint64_t began_ns = 0;
+  uint64_t start_ns = 0;
+  uint64_t end_ns = 0;
+  uint64_t left_ns = 0;
+  int result = 0;
+};
+constexpr uint64_t kLoggedCallNs = 15'000;
+bool MayBeSlow(const char* function);
+void AppendDriverCallTruth(const DriverCallTruth& call, std::string* lines);
+
 // A function of the driver's or the runtime's API.
 void AppendCallTruth(const char* name, std::string* lines);
 

@@ -1,8 +1,10 @@
 // Kernel launches, and the launch that libnccl makes.
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 
+#include "tests/sim/aten/kernels.h"
 #include "tests/sim/core/cublas_seam.h"
 #include "tests/sim/core/knobs.h"
 #include "tests/sim/cuda/api.h"
@@ -38,6 +40,10 @@ const void* ArgumentsOf(CUfunction function, void** each, void** extra) {
   return nullptr;
 }
 
+std::function<void()> EffectOf(CUfunction function, void** each, unsigned grid_y) {
+  return function != nullptr ? gpusim::aten::EffectOfKernel(function->name, each, grid_y) : nullptr;
+}
+
 }  // namespace
 
 DRIVER_LAUNCH_API(cuLaunchKernel, _ptsz, NameOf(f),
@@ -48,14 +54,15 @@ DRIVER_LAUNCH_API(cuLaunchKernel, _ptsz, NameOf(f),
                    kernelParams, extra)) {
   return gpusim::LaunchKernel(
       f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream,
-      ArgumentsOf(f, kernelParams, extra));
+      ArgumentsOf(f, kernelParams, extra), EffectOf(f, kernelParams, gridDimY));
 }
 
 DRIVER_LAUNCH_API(cuLaunchKernelEx, _ptsz, NameOf(f),
                   (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
                   (config, f, kernelParams, extra)) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return gpusim::LaunchKernel(f, ShapeOf(*config), config->hStream, ArgumentsOf(f, kernelParams, extra));
+  return gpusim::LaunchKernel(f, ShapeOf(*config), config->hStream, ArgumentsOf(f, kernelParams, extra),
+                              EffectOf(f, kernelParams, config->gridDimY));
 }
 
 DRIVER_LAUNCH_API(cuLaunchCooperativeKernel, _ptsz, NameOf(f),
@@ -66,7 +73,7 @@ DRIVER_LAUNCH_API(cuLaunchCooperativeKernel, _ptsz, NameOf(f),
                    kernelParams)) {
   return gpusim::LaunchKernel(
       f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream,
-      ArgumentsOf(f, kernelParams, nullptr));
+      ArgumentsOf(f, kernelParams, nullptr), EffectOf(f, kernelParams, gridDimY));
 }
 
 namespace gpusim {

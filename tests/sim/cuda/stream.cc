@@ -1,5 +1,8 @@
 // Streams, capture, host functions.
+#include <algorithm>
 #include <cstring>
+#include <memory>
+#include <type_traits>
 
 #include "tests/sim/core/graph.h"
 #include "tests/sim/cuda/api.h"
@@ -114,16 +117,113 @@ DRIVER_STREAM_API(cuStreamAddCallback, _ptsz,
   return gpusim::Issue(hStream, std::move(work), CU_GRAPH_NODE_TYPE_HOST, nullptr);
 }
 
-// A value written when the stream comes to it. CUPTI has no record of it, so neither has the truth log.
+// Values that the stream writes when it comes to them, or waits for. CUPTI has no record of either, so
+// neither has the truth log.
+namespace {
+
+template <typename Value>
+CUresult WriteValue(CUstream stream, CUdeviceptr address, Value value, unsigned int flags) {
+  if (address == 0 || address % sizeof value != 0 || flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
+    return CUDA_ERROR_INVALID_VALUE;
+  Work work;
+  work.effect = [address, value] { std::memcpy(reinterpret_cast<void*>(address), &value, sizeof value); };
+  return gpusim::Issue(stream, std::move(work), CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nullptr);
+}
+
+template <typename Value>
+struct WaitedFor {
+  CUdeviceptr address = 0;
+  Value value = 0;
+  unsigned int condition = CU_STREAM_WAIT_VALUE_GEQ;
+
+  bool IsThere() const {
+    Value now = 0;
+    std::memcpy(&now, reinterpret_cast<const void*>(address), sizeof now);
+    switch (condition) {
+      case CU_STREAM_WAIT_VALUE_EQ:
+        return now == value;
+      case CU_STREAM_WAIT_VALUE_AND:
+        return (now & value) != 0;
+      case CU_STREAM_WAIT_VALUE_NOR:
+        return static_cast<Value>(~(now | value)) != 0;
+      default:  // cyclic
+        return static_cast<std::make_signed_t<Value>>(now - value) >= 0;
+    }
+  }
+};
+
+template <typename Value>
+class ValueWait : public gpusim::Rendezvous {
+ public:
+  explicit ValueWait(WaitedFor<Value> value) : value_(value) {}
+  void Arrive(uint64_t ready_ns) override { ready_ns_ = ready_ns; }
+  bool Resolve(gpusim::Interval* interval) override {
+    if (!value_.IsThere()) return false;
+    *interval = {ready_ns_, std::max(ready_ns_, gpusim::NowNs())};
+    return true;
+  }
+
+ private:
+  const WaitedFor<Value> value_;
+  uint64_t ready_ns_ = 0;
+};
+
+template <typename Value>
+CUresult WaitForValue(CUstream stream, WaitedFor<Value> value) {
+  value.condition &= ~CU_STREAM_WAIT_VALUE_FLUSH;
+  if (value.address == 0 || value.address % sizeof value.value != 0 ||
+      value.condition > CU_STREAM_WAIT_VALUE_NOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  gpusim::RendezvousLaunch wait;
+  wait.state = std::make_shared<WaitedFor<Value>>(value);
+  wait.factory = [](void* state) -> std::shared_ptr<gpusim::Rendezvous> {
+    return std::make_shared<ValueWait<Value>>(*static_cast<const WaitedFor<Value>*>(state));
+  };
+  Work work;
+  work.kind = WorkKind::kRendezvous;
+  work.rendezvous = std::make_shared<const gpusim::RendezvousLaunch>(std::move(wait));
+  return gpusim::Issue(stream, std::move(work), CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nullptr);
+}
+
+CUresult IssueMemoryOperation(CUstream stream, const CUstreamBatchMemOpParams& operation) {
+  switch (operation.operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      return WriteValue<uint32_t>(stream, operation.writeValue.address, operation.writeValue.value,
+                                  operation.writeValue.flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return WriteValue<uint64_t>(stream, operation.writeValue.address, operation.writeValue.value64,
+                                  operation.writeValue.flags);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      return WaitForValue<uint32_t>(
+          stream, {operation.waitValue.address, operation.waitValue.value, operation.waitValue.flags});
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      return WaitForValue<uint64_t>(
+          stream, {operation.waitValue.address, operation.waitValue.value64, operation.waitValue.flags});
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+    case CU_STREAM_MEM_OP_BARRIER:
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+}  // namespace
+
 DRIVER_STREAM_API(cuStreamWriteValue32_v2, _ptsz,
                   (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
                   (stream, addr, value, flags)) {
-  if (addr == 0 || addr % sizeof value != 0 || flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  Work work;
-  work.effect = [addr, value] { std::memcpy(reinterpret_cast<void*>(addr), &value, sizeof value); };
-  return gpusim::Issue(stream, std::move(work), CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nullptr);
+  return WriteValue<uint32_t>(stream, addr, value, flags);
+}
+
+// One after the other; a real one may reorder writes.
+DRIVER_STREAM_API(cuStreamBatchMemOp_v2, _ptsz,
+                  (CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
+                   unsigned int flags),
+                  (stream, count, paramArray, flags)) {
+  constexpr unsigned int kMost = 256;
+  if (count == 0 || count > kMost || paramArray == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < count; ++i) GPUSIM_CHECK(IssueMemoryOperation(stream, paramArray[i]));
+  return CUDA_SUCCESS;
 }
 
 DRIVER_STREAM_API(cuStreamBeginCapture_v2, _ptsz, (CUstream hStream, CUstreamCaptureMode mode),

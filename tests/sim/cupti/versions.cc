@@ -90,8 +90,9 @@ Defects DefectsOf(uint32_t version) {
   // [documented] CUPTI 13.4 Update 1, resolved issues: stale kernel names in records after modules are loaded
   // again.
   // [assumed] Before that, a kernel whose handle was an unloaded module's has the name that the handle was
-  // first recorded with. Probe: it says that names may be wrong once a module was loaded after another was
-  // unloaded (proto/cupti_versions.h), and corrects none. Fallback: times and counts are right either way.
+  // first recorded with. Names in callbacks are right. Probe: it says that names may be wrong once a module
+  // was loaded after another was unloaded (proto/cupti_versions.h), reports with each launch whether its name
+  // is NCCL's, and corrects no other. Fallback: times and counts are right either way.
   defects.kernels_keep_names = version < kCuda134Update1;
   return defects;
 }

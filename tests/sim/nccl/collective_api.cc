@@ -1,5 +1,8 @@
 // The exported collectives, point-to-point calls, group calls and custom reductions.
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <utility>
 
 #include "tests/sim/nccl/api.h"
@@ -33,6 +36,7 @@ ncclResult_t TakeReduction(Call call, ncclRedOp_t op, const char* function) {
     return Return(ncclInvalidArgument, function);
   }
   call.reduction = op;
+  if (call.communicator != nullptr) call.scale = call.communicator->ScaleOf(op);
   return Take(std::move(call), function);
 }
 
@@ -44,6 +48,22 @@ ncclResult_t TakeRooted(Call call, int root, const char* function) {
 ncclResult_t TakePeer(Call call, int peer, const char* function) {
   call.peer = peer;
   return Take(std::move(call), function);
+}
+
+// The node's device memory can be read by the host.
+double ScaleAt(const void* scalar, ncclDataType_t type) {
+  switch (type) {
+    case ncclFloat64:
+      return *static_cast<const double*>(scalar);
+    case ncclFloat32:
+      return static_cast<double>(*static_cast<const float*>(scalar));
+    case ncclFloat16:
+      return static_cast<double>(__half2float(*static_cast<const __half*>(scalar)));
+    case ncclBfloat16:
+      return static_cast<double>(__bfloat162float(*static_cast<const __nv_bfloat16*>(scalar)));
+    default:
+      return 1;
+  }
 }
 
 }  // namespace
@@ -136,7 +156,7 @@ NCCL_API(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t* op, void* scalar, 
   if (op == nullptr || scalar == nullptr || communicator == nullptr || TypeSize(datatype) == 0) {
     return Return(ncclInvalidArgument, __func__);
   }
-  *op = static_cast<ncclRedOp_t>(communicator->NextReductionOperator());
+  *op = static_cast<ncclRedOp_t>(communicator->AddReduction(ScaleAt(scalar, datatype)));
   return ncclSuccess;
 }
 

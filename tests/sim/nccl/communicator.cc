@@ -16,6 +16,7 @@
 
 #include "tests/sim/core/nccl_seam.h"
 #include "tests/sim/nccl/group.h"
+#include "tests/sim/nccl/mail.h"
 #include "tests/sim/nccl/profiler.h"
 
 namespace gpusim::nccl {
@@ -29,6 +30,32 @@ uint64_t Mix(uint64_t value) {
   value *= 0xc4ceb9fe1a85ec53ULL;
   return value ^ (value >> 33);
 }
+
+// As NCCL hashes since 2.19, so that communicators have the names that its log prints.
+class NcclHash {
+ public:
+  NcclHash& Add(const void* bytes, size_t size) {
+    sum_ ^= size;
+    for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
+      sum_ += mix_;
+      mix_ ^= sum_;
+      sum_ = (sum_ ^ sum_ >> 31) * 0x9de62bbc8cef3ce3ULL;
+      mix_ = (mix_ ^ mix_ >> 32) * 0x485cd6311b599e79ULL;
+      uint64_t word = 0;
+      std::memcpy(&word, static_cast<const char*>(bytes) + at, std::min(size - at, sizeof(word)));
+      sum_ += word;
+    }
+    return *this;
+  }
+  uint64_t Digest() const {
+    const uint64_t folded = (sum_ ^ sum_ >> 31) * 0xbac3bd562846de6bULL + mix_;
+    return (folded ^ folded >> 32) * 0x995a187a14e7b445ULL;
+  }
+
+ private:
+  uint64_t sum_ = 1;
+  uint64_t mix_ = 1;
+};
 
 uint64_t SecondHash(const ncclUniqueId& id) {
   uint64_t hash = 0;
@@ -53,21 +80,27 @@ class Patience {
 }  // namespace
 
 uint64_t HashUniqueId(const ncclUniqueId& id) {
-  uint64_t hash = 5381;
-  for (const char byte : id.internal) {
-    hash = (hash * 33) ^ static_cast<unsigned char>(byte);
-  }
-  return hash;
+  return NcclHash().Add(id.internal, sizeof(id.internal)).Digest();
 }
+
+namespace {
+
+// `count`: of the parent's splits, from 1.
+uint64_t HashOfChild(uint64_t parent, uint32_t count, int32_t color) {
+  return NcclHash()
+      .Add(&parent, sizeof(parent))
+      .Add(&count, sizeof(count))
+      .Add(&color, sizeof(color))
+      .Digest();
+}
+
+}  // namespace
 
 uint64_t HashChild(uint64_t parent, uint32_t ordinal, int32_t color) {
-  const uint64_t hash = Mix(parent ^ Mix((uint64_t{ordinal} << 32) | static_cast<uint32_t>(color)));
-  return hash == 0 ? 1 : hash;
+  return HashOfChild(parent, ordinal + 1, color);
 }
 
-uint64_t HashInitAll(uint32_t ordinal) {
-  return HashChild((static_cast<uint64_t>(getpid()) << 32) | 1U, ordinal, 0);
-}
+uint64_t HashShrunk(uint64_t parent) { return HashOfChild(parent, 0, 0); }
 
 ncclUniqueId NewUniqueId() {
   ncclUniqueId id;
@@ -103,8 +136,9 @@ bool Communicator::Join(uint32_t maker_pid, uint64_t first, uint64_t second) {
   name_hash_ = first;
   sent_.assign(static_cast<size_t>(ranks_), 0);
   received_.assign(static_cast<size_t>(ranks_), 0);
+  mailboxes_.assign(static_cast<size_t>(ranks_), -1);
   auto segment = Segment::Open(SegmentName(maker_pid, first, second), ranks_);
-  if (segment == nullptr || !segment->Join(rank_)) {
+  if (segment == nullptr || !segment->Join(rank_, Mailbox::OfProcess().File())) {
     return false;
   }
   segment_ = std::move(segment);
@@ -124,6 +158,26 @@ void Communicator::FreeBuffers() {
   const ContextScope scope(context_);
   cuMemFree(buffers_);
   buffers_ = 0;
+}
+
+int Communicator::AddReduction(double scale) {
+  const std::lock_guard<std::mutex> lock(reductions_mutex_);
+  scales_.push_back(scale);
+  return ncclNumOps + static_cast<int>(scales_.size()) - 1;
+}
+
+double Communicator::ScaleOf(int reduction) const {
+  const std::lock_guard<std::mutex> lock(reductions_mutex_);
+  const auto index = static_cast<size_t>(reduction - ncclNumOps);
+  return reduction >= ncclNumOps && index < scales_.size() ? scales_[index] : 1;
+}
+
+void Communicator::OpenMailboxes() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const RankState& state = segment_->Rank(rank);
+    int& mailbox = mailboxes_[static_cast<size_t>(rank)];
+    if (mailbox < 0 && state.mailbox > 0) mailbox = OpenMailbox(state.pid, state.mailbox - 1);
+  }
 }
 
 void Communicator::OpenProfiler() { profiler_ = nccl::OpenProfiler(*this); }
@@ -262,7 +316,7 @@ class BySplit : public Creation {
 class ByShrink : public Creation {
  public:
   ByShrink(CommunicatorPtr communicator, CommunicatorPtr parent, const std::vector<int>& excluded)
-      : Creation(std::move(communicator)), parent_(std::move(parent)), ordinal_(parent_->NextChild()) {
+      : Creation(std::move(communicator)), parent_(std::move(parent)), ordinal_(parent_->NextShrunk()) {
     int rank = 0;
     int ranks = 0;
     for (int of_parent = 0; of_parent < parent_->Ranks(); ++of_parent) {
@@ -272,7 +326,7 @@ class ByShrink : public Creation {
       rank = of_parent == parent_->Rank() ? ranks : rank;
       ++ranks;
     }
-    communicator_->Become(rank, ranks, HashChild(parent_->Hash(), ordinal_, kShrinkColor));
+    communicator_->Become(rank, ranks, HashShrunk(parent_->Hash()));
   }
 
   ncclResult_t Join() override {

@@ -24,9 +24,8 @@ uint64_t HashUniqueId(const ncclUniqueId& id);
 // The hash of a communicator made from another: from the parent's hash, the number of children that the
 // parent had before, and the color.
 uint64_t HashChild(uint64_t parent, uint32_t ordinal, int32_t color);
-// The hash of ncclCommInitAll's communicators, which have no visible unique id: from the process and the
-// number of earlier calls.
-uint64_t HashInitAll(uint32_t ordinal);
+// NCCL does not count those: all communicators that are shrunk from one have one hash.
+uint64_t HashShrunk(uint64_t parent);
 
 ncclUniqueId NewUniqueId();
 
@@ -34,7 +33,7 @@ class Communicator;
 // Under the name that follows from the unique id; and from the parent's and from which child of it it is.
 bool JoinById(Communicator& communicator, const ncclUniqueId& id);
 bool JoinChild(Communicator& child, const Communicator& parent, uint32_t ordinal, int color);
-constexpr int32_t kShrinkColor = 0;
+constexpr int32_t kShrinkColor = -2;  // no split has it
 
 class Communicator {
  public:
@@ -63,6 +62,7 @@ class Communicator {
   // Into the truth, with what became of it.
   void Log(const char* state) const;
   const Segment& Shared() const { return *segment_; }
+  std::shared_ptr<const Segment> KeepShared() const { return segment_; }
   uint32_t MakerPid() const { return maker_pid_; }
   uint64_t NameHash() const { return name_hash_; }
 
@@ -84,11 +84,19 @@ class Communicator {
   uint64_t CollectivesSoFar() const { return collectives_; }
   uint64_t TransfersSoFar() const { return transfers_; }
   uint32_t NextChild() { return children_++; }
-  int NextReductionOperator() { return next_operator_++; }
+  uint32_t NextShrunk() { return shrunk_++; }
+  // A sum, multiplied by this; its operator. Scale: 1 for the others.
+  int AddReduction(double scale);
+  double ScaleOf(int reduction) const;
   // Numbers of kernel instances: what matches one rank's kernel with the others'.
   uint64_t NextMeeting() { return meetings_++; }
   uint64_t NextMessageTo(int peer) { return sent_[static_cast<size_t>(peer)]++; }
   uint64_t NextMessageFrom(int peer) { return received_[static_cast<size_t>(peer)]++; }
+
+  // The mailboxes of the ranks, opened while all of them are there; then a rank's, -1: it has none. The
+  // scheduler's thread.
+  void OpenMailboxes();
+  int MailboxOf(int rank) const { return mailboxes_[static_cast<size_t>(rank)]; }
 
   // Device memory of its own, taken and given back on the calling thread; false if there was none.
   bool AllocateBuffers();
@@ -114,7 +122,7 @@ class Communicator {
   CUdeviceptr buffers_ = 0;
   uint32_t maker_pid_ = 0;
   uint64_t name_hash_ = 0;
-  std::unique_ptr<Segment> segment_;
+  std::shared_ptr<Segment> segment_;
   std::atomic<ncclResult_t> state_{ncclInProgress};
   std::atomic<bool> aborted_{false};
   std::atomic<int> waiting_{0};  // kernels that have arrived and not met
@@ -122,7 +130,10 @@ class Communicator {
   std::atomic<uint64_t> transfers_{0};
   std::atomic<uint64_t> meetings_{0};
   std::atomic<uint32_t> children_{0};
-  std::atomic<int> next_operator_{ncclNumOps};
+  std::atomic<uint32_t> shrunk_{0};
+  mutable std::mutex reductions_mutex_;
+  std::vector<double> scales_;  // of the operators from ncclNumOps on
+  std::vector<int> mailboxes_;  // of the ranks
   // By peer; written at launch, which is serialised.
   std::vector<uint64_t> sent_;
   std::vector<uint64_t> received_;

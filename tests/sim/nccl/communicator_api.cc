@@ -1,6 +1,5 @@
 // The exported functions that make, ask, register with and end communicators.
 
-#include <atomic>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -94,17 +93,15 @@ ncclResult_t InitOwnRank(ncclComm_t* newcomm, int ranks, const ncclUniqueId& id,
 }
 
 ncclResult_t InitAll(ncclComm_t* comms, int count, const int* devices) {
-  static std::atomic<uint32_t> calls{0};
   if (comms == nullptr || count < 1 || count > kMaxRanks) {
     return ncclInvalidArgument;
   }
-  const uint64_t hash = HashInitAll(calls.fetch_add(1));
   const ncclUniqueId id = NewUniqueId();
   GroupStart();
   ncclResult_t result = ncclSuccess;
   for (int rank = 0; rank < count && result == ncclSuccess; ++rank) {
-    result =
-        InitRank(&comms[rank], count, id, rank, devices == nullptr ? rank : devices[rank], hash, nullptr);
+    result = InitRank(&comms[rank], count, id, rank, devices == nullptr ? rank : devices[rank],
+                      HashUniqueId(id), nullptr);
   }
   if (result != ncclSuccess) {
     float ignored = 0;

@@ -22,6 +22,7 @@ struct Call {
   uint64_t count = 0;
   ncclDataType_t type = ncclInt8;
   int reduction = 0;  // ncclRedOp_t, 0 for operations without
+  double scale = 1;   // of a custom reduction
   int root = -1;
   int peer = -1;
   CUstream stream = nullptr;

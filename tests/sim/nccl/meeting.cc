@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/sim/core/cupti_seam.h"
+#include "tests/sim/nccl/payload.h"
 
 namespace gpusim::nccl {
 namespace {
@@ -23,15 +24,19 @@ bool EndNow(Communicator& communicator, uint64_t ready_ns, Interval* interval) {
 
 }  // namespace
 
-CollectiveMeeting::CollectiveMeeting(CommunicatorPtr communicator, uint64_t ordinal, uint64_t duration_ns)
+CollectiveMeeting::CollectiveMeeting(CommunicatorPtr communicator, uint64_t ordinal, uint64_t duration_ns,
+                                     CallsPtr calls)
     : communicator_(std::move(communicator)),
+      ordinal_(ordinal),
       slot_(communicator_->Shared().Meeting(ordinal)),
       key_(ordinal + 1),
-      duration_ns_(duration_ns) {}
+      duration_ns_(duration_ns),
+      calls_(std::move(calls)) {}
 
 void CollectiveMeeting::Arrive(uint64_t ready_ns) {
   ready_ns_ = ready_ns;
   communicator_->BeginWait();
+  communicator_->OpenMailboxes();
   arrived_ = TryArrive();
 }
 
@@ -41,6 +46,8 @@ bool CollectiveMeeting::TryArrive() {
   if (!slot_.key.compare_exchange_strong(holder, key_) && holder != key_) {
     return false;
   }
+  communicator_->Shared().LetterTo(ordinal_, communicator_->Rank()) = Give(
+      *calls_, [keep = communicator_->KeepShared(), &slot = slot_, key = key_] { return slot.key != key; });
   RaiseTo(slot_.last_ready_ns, ready_ns_);
   RaiseTo(slot_.duration_ns, duration_ns_);
   slot_.arrived.fetch_add(1, std::memory_order_acq_rel);
@@ -58,54 +65,79 @@ bool CollectiveMeeting::Resolve(Interval* interval) {
   }
   communicator_->EndWait();
   *interval = {ready_ns_, slot_.last_ready_ns + slot_.duration_ns};
-  if (slot_.seen.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) {
+  met_ = true;
+  return true;
+}
+
+void CollectiveMeeting::MoveBytes() {
+  if (!met_) return;  // aborted
+  Take(*calls_, [this](int rank) {
+    return Letter(communicator_->MailboxOf(rank), communicator_->Shared().LetterTo(ordinal_, rank));
+  });
+  const auto ranks = static_cast<uint32_t>(communicator_->Ranks());
+  if (slot_.taken.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) {
     slot_.arrived = 0;
-    slot_.seen = 0;
+    slot_.taken = 0;
     slot_.last_ready_ns = 0;
     slot_.duration_ns = 0;
     slot_.key.store(0, std::memory_order_release);
   }
-  return true;
 }
 
-PeerMeeting::PeerMeeting(CommunicatorPtr communicator, const std::vector<Message>& messages,
-                         uint64_t duration_ns)
+PeerMeeting::PeerMeeting(CommunicatorPtr communicator, const CallsPtr& calls,
+                         const std::vector<uint64_t>& numbers, uint64_t duration_ns)
     : communicator_(std::move(communicator)), duration_ns_(duration_ns) {
   const int rank = communicator_->Rank();
-  for (const Message& message : messages) {
-    const int sender = message.sends ? rank : message.peer;
-    const int receiver = message.sends ? message.peer : rank;
-    PeerSlot& slot = communicator_->Shared().Peer(sender, receiver, message.number);
-    messages_.push_back(Pending{.own = message.sends ? &slot.sender : &slot.receiver,
-                                .other = message.sends ? &slot.receiver : &slot.sender,
-                                .tag = message.number + 1});
+  for (size_t i = 0; i < calls->size(); ++i) {
+    const Call& call = (*calls)[i];
+    const bool sends = call.operation == Operation::kSend;
+    PeerSlot& slot =
+        communicator_->Shared().Peer(sends ? rank : call.peer, sends ? call.peer : rank, numbers[i]);
+    messages_.push_back(Message{.call = call,
+                                .own = sends ? &slot.sender : &slot.receiver,
+                                .other = sends ? &slot.receiver : &slot.sender,
+                                .tag = numbers[i] + 1});
   }
 }
 
 void PeerMeeting::Arrive(uint64_t ready_ns) {
   ready_ns_ = ready_ns;
   communicator_->BeginWait();
+  communicator_->OpenMailboxes();
   last_ready_ns_ = ready_ns;
-  for (Pending& message : messages_) {
+  for (Message& message : messages_) {
     Advance(message);
   }
 }
 
-void PeerMeeting::Advance(Pending& message) {
+void PeerMeeting::Advance(Message& message) {
   if (!message.arrived) {
     // The slot's message of one round before must have been seen by the other side.
     const uint64_t before = message.tag > kPeerSlots ? message.tag - kPeerSlots : 0;
     if (message.other->seen.load(std::memory_order_acquire) < before) {
       return;
     }
+    message.own->letter =
+        Give({message.call}, [keep = communicator_->KeepShared(), &seen = message.other->seen,
+                              tag = message.tag] { return seen >= tag; });
     message.own->ready_ns = ready_ns_;
     message.own->tag.store(message.tag, std::memory_order_release);
     message.arrived = true;
   }
   if (!message.met && message.other->tag.load(std::memory_order_acquire) == message.tag) {
     last_ready_ns_ = std::max(last_ready_ns_, message.other->ready_ns.load());
-    message.own->seen.store(message.tag, std::memory_order_release);
+    if (message.call.operation == Operation::kSend) RaiseTo(message.own->seen, message.tag);
     message.met = true;
+  }
+}
+
+void PeerMeeting::MoveBytes() {
+  for (const Message& message : messages_) {
+    if (message.call.operation == Operation::kSend || !message.met) continue;
+    Take({message.call}, [this, &message](int rank) {
+      return Letter(communicator_->MailboxOf(rank), message.other->letter);
+    });
+    RaiseTo(message.own->seen, message.tag);
   }
 }
 
@@ -114,7 +146,7 @@ bool PeerMeeting::Resolve(Interval* interval) {
     return EndNow(*communicator_, ready_ns_, interval);
   }
   bool all_met = true;
-  for (Pending& message : messages_) {
+  for (Message& message : messages_) {
     Advance(message);
     all_met = all_met && message.met;
   }
@@ -133,6 +165,10 @@ BothMeetings::BothMeetings(std::shared_ptr<Rendezvous> one, std::shared_ptr<Rend
 
 void BothMeetings::Arrive(uint64_t ready_ns) {
   for (Part& part : parts_) part.meeting->Arrive(ready_ns);
+}
+
+void BothMeetings::MoveBytes() {
+  for (Part& part : parts_) part.meeting->MoveBytes();
 }
 
 bool BothMeetings::Resolve(Interval* interval) {

@@ -44,6 +44,26 @@ size_t TypeSize(ncclDataType_t type) { return IsType(type) ? kTypes[type].size :
 
 const char* TypeName(ncclDataType_t type) { return IsType(type) ? kTypes[type].name : ""; }
 
+const char* ReductionName(Operation operation, int reduction) {
+  if (operation != Operation::kAllReduce && operation != Operation::kReduceScatter &&
+      operation != Operation::kReduce)
+    return "";
+  switch (reduction) {
+    case ncclSum:
+      return "sum";
+    case ncclProd:
+      return "prod";
+    case ncclMax:
+      return "max";
+    case ncclMin:
+      return "min";
+    case ncclAvg:
+      return "avg";
+    default:
+      return "custom";
+  }
+}
+
 double BusBytes(Operation operation, uint64_t count, ncclDataType_t type, int ranks) {
   const double bytes = static_cast<double>(count) * static_cast<double>(TypeSize(type));
   const double n = ranks;

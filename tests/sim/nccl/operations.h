@@ -38,6 +38,8 @@ constexpr bool HasRoot(Operation operation) {
 // 0 for a type that NCCL does not know.
 size_t TypeSize(ncclDataType_t type);
 const char* TypeName(ncclDataType_t type);  // "float32"
+// "sum"; "custom" if the program made it; empty for operations without.
+const char* ReductionName(Operation operation, int reduction);
 
 // Bytes on the busiest link: size times factor of nccl-tests' bus bandwidth, so that this over the time is
 // the bus bandwidth. `count` is the API's argument.

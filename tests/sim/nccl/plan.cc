@@ -30,26 +30,33 @@ bool RunsAsMessages(const Call& call) {
 // What the factory needs for each instance: a launch, or a replay of a graph that captured it.
 struct PlanState {
   CommunicatorPtr communicator;
-  std::vector<Message> messages;  // without numbers
-  bool meets_all = false;         // some of the calls are collectives
+  CallsPtr collectives;  // null: none
+  CallsPtr messages;
   uint64_t duration_ns = 0;
 };
+
+CallsPtr CallsThat(bool are_messages, const std::vector<Call>& calls) {
+  std::vector<Call> found;
+  std::copy_if(calls.begin(), calls.end(), std::back_inserter(found),
+               [are_messages](const Call& call) { return IsPointToPoint(call.operation) == are_messages; });
+  return found.empty() ? nullptr : std::make_shared<const std::vector<Call>>(std::move(found));
+}
 
 std::shared_ptr<Rendezvous> MakeMeeting(void* opaque) {
   const auto& state = *static_cast<const PlanState*>(opaque);
   Communicator& communicator = *state.communicator;
   std::shared_ptr<Rendezvous> all;
-  if (state.meets_all) {
+  if (state.collectives != nullptr) {
     all = std::make_shared<CollectiveMeeting>(state.communicator, communicator.NextMeeting(),
-                                              state.duration_ns);
-    if (state.messages.empty()) return all;
+                                              state.duration_ns, state.collectives);
+    if (state.messages == nullptr) return all;
   }
-  std::vector<Message> messages = state.messages;
-  for (Message& message : messages) {
-    message.number =
-        message.sends ? communicator.NextMessageTo(message.peer) : communicator.NextMessageFrom(message.peer);
+  std::vector<uint64_t> numbers;
+  for (const Call& call : *state.messages) {
+    numbers.push_back(call.operation == Operation::kSend ? communicator.NextMessageTo(call.peer)
+                                                         : communicator.NextMessageFrom(call.peer));
   }
-  auto peers = std::make_shared<PeerMeeting>(state.communicator, messages, state.duration_ns);
+  auto peers = std::make_shared<PeerMeeting>(state.communicator, state.messages, numbers, state.duration_ns);
   if (all == nullptr) return peers;
   return std::make_shared<BothMeetings>(std::move(all), std::move(peers));
 }
@@ -64,6 +71,7 @@ CollectiveTruth TruthOf(const Call& call, uint64_t plan) {
   truth.count = call.count;
   truth.datatype = TypeName(call.type);
   truth.bytes = call.count * TypeSize(call.type);
+  truth.reduction = ReductionName(call.operation, call.reduction);
   truth.root = call.root;
   truth.peer = call.peer;
   truth.issue_ns = call.issue_ns;
@@ -211,6 +219,8 @@ RendezvousLaunch LaunchOf(const Plan& plan) {
   const bool stuck =
       std::any_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) { return call.stuck; });
   state->duration_ns = stuck ? kForeverNs : plan.duration_ns;
+  state->collectives = CallsThat(false, plan.calls);
+  state->messages = CallsThat(true, plan.calls);
   RendezvousLaunch launch;
   // Collectives come first: their kernel is the same on all ranks.
   const auto named = std::find_if_not(plan.calls.begin(), plan.calls.end(), RunsAsMessages);
@@ -219,11 +229,6 @@ RendezvousLaunch LaunchOf(const Plan& plan) {
   const uint64_t number = plans_launched.fetch_add(1) + 1;
   for (const Call& call : plan.calls) {
     launch.calls.push_back(TruthOf(call, number));
-    if (IsPointToPoint(call.operation)) {
-      state->messages.push_back(Message{.peer = call.peer, .sends = call.operation == Operation::kSend});
-    } else {
-      state->meets_all = true;
-    }
   }
   std::stable_sort(launch.calls.begin(), launch.calls.end(),
                    [](const CollectiveTruth& a, const CollectiveTruth& b) { return a.bytes > b.bytes; });
@@ -247,11 +252,14 @@ ncclResult_t Launch(const Plan& plan) {
   const OtherStreams others(plan);
   others.Before();
   int result = CUDA_SUCCESS;
+  const bool captured = IsCaptured(first.stream);
+  const std::shared_ptr<ChannelEvents> channels =
+      captured ? nullptr : WatchChannels(*plan.communicator, launch);
   {
     const ProfiledLaunch profiled(*plan.communicator, first.stream, first.group_api_event);
     result = LaunchRendezvousKernel(first.stream, std::move(launch));
   }
-  if (result == CUDA_SUCCESS && !IsCaptured(first.stream)) ProfilePlan(*plan.communicator, plan.calls);
+  if (result == CUDA_SUCCESS && !captured) ProfilePlan(*plan.communicator, plan.calls, channels);
   others.After();
   return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
 }

@@ -13,7 +13,9 @@
 
 #include "injector/capture/nccl/plugin_abi.h"
 #include "tests/sim/nccl/group.h"
+#include "tests/sim/nccl/log.h"
 #include "tests/sim/nccl/operations.h"
+#include "tests/sim/nccl/watched_kernel.h"
 
 namespace gpusim::nccl {
 namespace {
@@ -49,7 +51,18 @@ class Plugin {
                              void* group) = 0;
   virtual void* StartLaunch(const Communicator& communicator, void* stream, void* group) = 0;
   virtual void Stop(void* handle) = 0;
+  // A channel of a kernel, inside a call's event: from version 3 on.
+  virtual bool HasChannels() const = 0;
+  virtual void* StartChannel(void* context, int rank, void* call, uint8_t channel, uint64_t start_ns) = 0;
+  virtual void StopChannel(void* handle, uint64_t end_ns) = 0;
 };
+
+// A channel as descriptors have it in their union, its time from version 4 on; the state at its end.
+struct ChannelPart {
+  uint8_t channel;
+  uint64_t time_ns;
+};
+constexpr int kChannelStops = 22;
 
 uint8_t FunctionNumber(const std::string& operation) {
   uint8_t number = 0;
@@ -128,14 +141,16 @@ void Fill(abi::PointToPoint4& part, const Event& event, const Communicator&) {
   part.channels = 1;
 }
 
+abi::LogFunction LogForPlugins() { return &Log; }
+
 int Init(abi::Init1 init, void** context, int* wanted, const Communicator&) { return init(context, wanted); }
 int Init(abi::Init4 init, void** context, int* wanted, const Communicator& communicator) {
   return init(context, wanted, communicator.Name().c_str(), communicator.Hash(), 1, communicator.Ranks(),
-              communicator.Rank(), nullptr);
+              communicator.Rank(), LogForPlugins());
 }
 int Init(abi::Init5 init, void** context, int* wanted, const Communicator& communicator) {
   return init(context, communicator.Hash(), wanted, communicator.Name().c_str(), 1, communicator.Ranks(),
-              communicator.Rank(), nullptr);
+              communicator.Rank(), LogForPlugins());
 }
 
 // The real descriptors go on after the fields that the probe reads: what a plugin should not touch.
@@ -145,7 +160,7 @@ struct Padded {
   unsigned char rest[128];
 };
 
-template <typename Profiler, typename Descriptor>
+template <int kVersion, typename Profiler, typename Descriptor>
 class PluginOf : public Plugin {
  public:
   explicit PluginOf(const Profiler* table) : table_(table) {}
@@ -233,33 +248,54 @@ class PluginOf : public Plugin {
 
   void Stop(void* handle) override { table_->stop_event(handle); }
 
+  bool HasChannels() const override { return kVersion >= 3; }
+
+  void* StartChannel(void* context, int rank, void* call, uint8_t channel, uint64_t start_ns) override {
+    return StartFilled(context, rank, [&](Descriptor& descriptor) {
+      descriptor.type = abi::kEventKernelChannel;
+      descriptor.parent = call;
+      const ChannelPart part{channel, start_ns};
+      std::memcpy(static_cast<void*>(&descriptor.collective), &part, sizeof part);
+    });
+  }
+
+  void StopChannel(void* handle, uint64_t end_ns) override {
+    uint64_t arguments[4] = {end_ns};
+    if constexpr (kVersion >= 4) table_->record_event_state(handle, kChannelStops, arguments);
+    table_->stop_event(handle);
+  }
+
  private:
-  static constexpr bool kVersion5 = std::is_same_v<Descriptor, abi::Descriptor5>;
+  static constexpr bool kVersion5 = kVersion >= 5;
 
   template <typename Filler>
   void* StartFilled(const Communicator& communicator, Filler filler) {
+    return StartFilled(communicator.Profiler(), communicator.Rank(), filler);
+  }
+  template <typename Filler>
+  void* StartFilled(void* context, int rank, Filler filler) {
     Padded<Descriptor> padded;
     std::memset(static_cast<void*>(&padded), 0xee, sizeof(padded));
-    padded.descriptor.rank = communicator.Rank();
+    padded.descriptor.rank = rank;
     filler(padded.descriptor);
     void* handle = nullptr;
-    table_->start_event(communicator.Profiler(), &handle, &padded.descriptor);
+    table_->start_event(context, &handle, &padded.descriptor);
     return handle;
   }
 
   const Profiler* table_;
 };
 
-template <typename Profiler, typename Descriptor>
+template <int kVersion, typename Profiler, typename Descriptor>
 std::unique_ptr<Plugin> Make(const void* table) {
-  return std::make_unique<PluginOf<Profiler, Descriptor>>(static_cast<const Profiler*>(table));
+  return std::make_unique<PluginOf<kVersion, Profiler, Descriptor>>(static_cast<const Profiler*>(table));
 }
 
 using Maker = std::unique_ptr<Plugin> (*)(const void* table);
 constexpr Maker kMakers[kNewestVersion] = {
-    Make<abi::Profiler1, abi::Descriptor1>, Make<abi::Profiler2, abi::Descriptor2>,
-    Make<abi::Profiler3, abi::Descriptor3>, Make<abi::Profiler4, abi::Descriptor4>,
-    Make<abi::Profiler5, abi::Descriptor5>, Make<abi::Profiler5, abi::Descriptor5>};
+    Make<1, abi::Profiler1, abi::Descriptor1>, Make<2, abi::Profiler2, abi::Descriptor2>,
+    Make<3, abi::Profiler3, abi::Descriptor3>, Make<4, abi::Profiler4, abi::Descriptor4>,
+    Make<5, abi::Profiler5, abi::Descriptor5>, Make<6, abi::Profiler5, abi::Descriptor5>};
 
 int NewestVersionWanted() {
   const char* text = std::getenv("GPUSIM_NCCL_PLUGIN_VERSION");
@@ -338,8 +374,11 @@ void* OpenProfiler(const Communicator& communicator) {
   return ThePlugin() == nullptr ? nullptr : ThePlugin()->Open(communicator);
 }
 
+// The events of its kernels end first.
 void CloseProfiler(void* context) {
-  if (context != nullptr) ThePlugin()->Close(context);
+  if (context == nullptr) return;
+  SettleWatchers();
+  ThePlugin()->Close(context);
 }
 
 namespace {
@@ -394,7 +433,71 @@ ProfiledLaunch::~ProfiledLaunch() {
 
 void* GroupApiEvent() { return api.group; }
 
-void ProfilePlan(const Communicator& communicator, const std::vector<Call>& calls) {
+// The calls' events are known when the kernel has been launched: what happens before waits for them.
+class ChannelEvents : public KernelWatcher {
+ public:
+  explicit ChannelEvents(const Communicator& communicator)
+      : context_(communicator.Profiler()), rank_(communicator.Rank()) {}
+
+  // As many channels as the call runs on.
+  void Add(void* call, uint8_t channels) {
+    for (uint8_t channel = 0; channel < channels; ++channel)
+      channels_.push_back({.call = call, .number = channel, .handle = nullptr});
+  }
+  void Begin() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    known_ = true;
+    if (start_ns_ != 0) Start();
+    if (end_ns_ != 0) End();
+  }
+  void OnStart(uint64_t start_ns) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    start_ns_ = start_ns;
+    if (known_) Start();
+  }
+  void OnEnd(uint64_t end_ns) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    end_ns_ = end_ns;
+    if (known_) End();
+  }
+
+ private:
+  struct Channel {
+    void* call;
+    uint8_t number;
+    void* handle;
+  };
+
+  void Start() {
+    for (Channel& channel : channels_)
+      channel.handle = ThePlugin()->StartChannel(context_, rank_, channel.call, channel.number, start_ns_);
+  }
+  void End() {
+    for (const Channel& channel : channels_) {
+      if (channel.handle != nullptr) ThePlugin()->StopChannel(channel.handle, end_ns_);
+    }
+  }
+
+  void* const context_;
+  const int rank_;
+  std::mutex mutex_;
+  bool known_ = false;
+  uint64_t start_ns_ = 0;
+  uint64_t end_ns_ = 0;
+  std::vector<Channel> channels_;
+};
+
+std::shared_ptr<ChannelEvents> WatchChannels(const Communicator& communicator, RendezvousLaunch& launch) {
+  if ((static_cast<uint64_t>(Told(communicator)) & abi::kEventKernelChannel) == 0 ||
+      !ThePlugin()->HasChannels())
+    return nullptr;
+  auto channels = std::make_shared<ChannelEvents>(communicator);
+  WatchKernel(launch, channels);
+  return channels;
+}
+
+void ProfilePlan(const Communicator& communicator, const std::vector<Call>& calls,
+                 const std::shared_ptr<ChannelEvents>& channels) {
   const auto told = static_cast<uint64_t>(Told(communicator));
   if ((told & abi::kEventGroup) == 0) return;
   void* group = ThePlugin()->Start(communicator, nullptr, nullptr, nullptr);
@@ -406,14 +509,20 @@ void ProfilePlan(const Communicator& communicator, const std::vector<Call>& call
       ++number;
       const uint64_t kind = event.collective ? abi::kEventCollective : abi::kEventPointToPoint;
       if (event.collective) event.sequence = NextSequence(communicator, call.operation);
-      if ((told & kind) == 0 || (group == nullptr && !HasApiEvents())) continue;
-      handles.push_back(ThePlugin()->Start(communicator, &event, group, parent));
+      if ((told & kind) == 0) continue;
+      // Before version 5 a group without a handle has no calls; their channels come all the same.
+      const bool started = group != nullptr || HasApiEvents();
+      handles.push_back(started ? ThePlugin()->Start(communicator, &event, group, parent) : nullptr);
+      if (channels == nullptr) continue;
+      const uint64_t bytes = call.count * TypeSize(call.type);
+      channels->Add(handles.back(), event.collective ? HowToRun(call.operation, bytes).channels : 1);
     }
   }
   for (void* handle : handles) {
     if (handle != nullptr) ThePlugin()->Stop(handle);
   }
   if (group != nullptr) ThePlugin()->Stop(group);
+  if (channels != nullptr) channels->Begin();
 }
 
 }  // namespace gpusim::nccl

@@ -9,7 +9,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
+
+#include "tests/sim/core/nccl_seam.h"
 
 namespace gpusim::nccl {
 
@@ -40,8 +43,15 @@ class ProfiledLaunch {
   void* handle_ = nullptr;
 };
 
+// From version 3 on, a plugin may ask for the channels of a plan's kernel: it is called for each when the
+// kernel starts and when it ends.
+class ChannelEvents;
+// Null when nobody asks.
+std::shared_ptr<ChannelEvents> WatchChannels(const Communicator& communicator, RendezvousLaunch& launch);
+
 // A plan's kernel was launched on this thread: a group of events, and the plan's collectives, sends and
-// receives inside.
-void ProfilePlan(const Communicator& communicator, const std::vector<Call>& calls);
+// receives inside. `channels` may be null.
+void ProfilePlan(const Communicator& communicator, const std::vector<Call>& calls,
+                 const std::shared_ptr<ChannelEvents>& channels);
 
 }  // namespace gpusim::nccl

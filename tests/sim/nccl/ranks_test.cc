@@ -67,20 +67,6 @@ ncclUniqueId NewId() {
   return id;
 }
 
-uint64_t Djb2a(const ncclUniqueId& id) {
-  uint64_t hash = 5381;
-  for (const char byte : id.internal) {
-    hash = hash * 33 ^ static_cast<unsigned char>(byte);
-  }
-  return hash;
-}
-
-std::string Hex(uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 uint64_t Start(const nlohmann::json& line) { return line.at("start_ns"); }
 uint64_t End(const nlohmann::json& line) { return line.at("end_ns"); }
 
@@ -143,7 +129,7 @@ TEST_P(RanksTest, CollectivesEndTogetherAndTheirBusBandwidthIsTheLinks) {
       const nlohmann::json& line = result.collectives[static_cast<size_t>(rank)][i];
       EXPECT_EQ(line.at("op"), expected[i % 9].op);
       EXPECT_EQ(line.at("seq"), i);
-      EXPECT_EQ(line.at("comm"), Hex(Djb2a(id)));
+      EXPECT_EQ(line.at("comm"), result.collectives[0][i].at("comm"));
       EXPECT_EQ(line.at("comm_rank"), rank);
       EXPECT_EQ(line.at("comm_ranks"), ranks);
       EXPECT_EQ(End(line), last_start + kAlphaNs + transfer) << line;
@@ -256,6 +242,33 @@ TEST(NcclTest, MoreCollectivesThanSlotsStayInOrder) {
   for (size_t i = 0; i < kCalls; ++i) {
     ASSERT_EQ(result.collectives[0][i].at("seq"), i);
     ASSERT_EQ(End(result.collectives[0][i]), End(result.collectives[1][i]));
+  }
+}
+
+// The answers are those of NCCL 2.30.7 for the same id and children.
+TEST(NcclTest, CommunicatorsHaveTheNamesThatTheLogOfARealOnePrints) {
+  ncclUniqueId id;
+  for (size_t i = 0; i < sizeof(id.internal); ++i) {
+    id.internal[i] = static_cast<char>(3 * i);
+  }
+  const RunResult result = RunRanks(2, {}, [&](int number) {
+    Rank rank(number, 2, id);
+    rank.AllReduce(1);
+    ncclComm_t first = nullptr;
+    ncclComm_t second = nullptr;
+    RANK_CHECK(ncclCommSplit(rank.comm, 0, 0, &first, nullptr) == ncclSuccess);
+    RANK_CHECK(ncclCommSplit(rank.comm, 5, 0, &second, nullptr) == ncclSuccess);
+    RANK_CHECK(ncclAllReduce(kRanksBuffer, kRanksBuffer, 1, ncclFloat, ncclSum, second, rank.stream) ==
+               ncclSuccess);
+    RANK_CHECK(cuStreamSynchronize(rank.stream) == CUDA_SUCCESS);
+    RANK_CHECK(ncclCommDestroy(first) == ncclSuccess && ncclCommDestroy(second) == ncclSuccess);
+    return rank.End();
+  });
+  EXPECT_THAT(result.codes, Each(0));
+  for (const auto& of_rank : result.collectives) {
+    ASSERT_EQ(of_rank.size(), 2U);
+    EXPECT_EQ(of_rank[0].at("comm"), "02a317527ae16c9a");
+    EXPECT_EQ(of_rank[1].at("comm"), "87947d26bf3fd539");
   }
 }
 

@@ -22,9 +22,13 @@ constexpr time_t kStaleAfterSeconds = 60;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
-size_t PeersOffset(int ranks) {
+size_t LettersOffset(int ranks) {
   return sizeof(SegmentHeader) + kMeetingSlots * sizeof(MeetingSlot) +
          static_cast<size_t>(ranks) * sizeof(RankState);
+}
+
+size_t PeersOffset(int ranks) {
+  return LettersOffset(ranks) + kMeetingSlots * static_cast<size_t>(ranks) * sizeof(std::atomic<uint64_t>);
 }
 
 // Zeroed memory is a valid segment. Mostly never touched, so its pages do not exist.
@@ -70,11 +74,12 @@ Segment::Segment(std::string name, int ranks, void* memory, size_t size)
 
 Segment::~Segment() { munmap(memory_, size_); }
 
-bool Segment::Join(int rank_number) {
+bool Segment::Join(int rank_number, int mailbox) {
   int32_t nobody = 0;
   if (!Rank(rank_number).pid.compare_exchange_strong(nobody, getpid())) {
     return false;
   }
+  Rank(rank_number).mailbox = mailbox + 1;
   if (Header().joined.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(ranks_) &&
       ranks_ > 1) {
     shm_unlink(name_.c_str());
@@ -99,6 +104,12 @@ RankState& Segment::Rank(int rank) const {
   auto* states = reinterpret_cast<RankState*>(static_cast<char*>(memory_) + sizeof(SegmentHeader) +
                                               kMeetingSlots * sizeof(MeetingSlot));
   return states[rank];
+}
+
+std::atomic<uint64_t>& Segment::LetterTo(uint64_t ordinal, int rank) const {
+  auto* letters =
+      reinterpret_cast<std::atomic<uint64_t>*>(static_cast<char*>(memory_) + LettersOffset(ranks_));
+  return letters[ordinal % kMeetingSlots * static_cast<size_t>(ranks_) + static_cast<size_t>(rank)];
 }
 
 PeerSlot& Segment::Peer(int sender, int receiver, uint64_t message) const {

@@ -25,6 +25,7 @@ struct alignas(64) SegmentHeader {
 
 struct alignas(64) RankState {
   std::atomic<int32_t> pid{0};
+  std::atomic<int32_t> mailbox{0};  // the process' file, and 1
   std::atomic<uint32_t> left{0};
   struct SplitVote {
     std::atomic<uint64_t> tag{0};  // ordinal of the split + 1
@@ -33,11 +34,11 @@ struct alignas(64) RankState {
   } votes[kSplitSlots];
 };
 
-// One collective kernel: all ranks arrive, all see the last arrival, then the slot is free again.
+// One collective kernel: all ranks arrive, all take what they receive, then the slot is free again.
 struct alignas(64) MeetingSlot {
   std::atomic<uint64_t> key{0};  // ordinal + 1; 0: free
   std::atomic<uint32_t> arrived{0};
-  std::atomic<uint32_t> seen{0};
+  std::atomic<uint32_t> taken{0};
   std::atomic<uint64_t> last_ready_ns{0};
   std::atomic<uint64_t> duration_ns{0};
 };
@@ -46,7 +47,8 @@ struct alignas(64) MeetingSlot {
 struct PeerSide {
   std::atomic<uint64_t> tag{0};  // number of the message + 1
   std::atomic<uint64_t> ready_ns{0};
-  std::atomic<uint64_t> seen{0};
+  std::atomic<uint64_t> seen{0};    // by the sender; taken, by the receiver
+  std::atomic<uint64_t> letter{0};  // of the sender
 };
 struct PeerSlot {
   PeerSide sender;
@@ -63,7 +65,7 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   // False if somebody else is this rank. The last to join removes the name.
-  bool Join(int rank);
+  bool Join(int rank, int mailbox);
   bool Complete() const {
     return Header().joined.load(std::memory_order_acquire) == static_cast<uint32_t>(ranks_);
   }
@@ -73,6 +75,8 @@ class Segment {
   SegmentHeader& Header() const;
   RankState& Rank(int rank) const;
   MeetingSlot& Meeting(uint64_t ordinal) const;
+  // What a rank gives to the collectives of that ordinal.
+  std::atomic<uint64_t>& LetterTo(uint64_t ordinal, int rank) const;
   PeerSlot& Peer(int sender, int receiver, uint64_t message) const;
 
  private:

@@ -1,7 +1,6 @@
 // The public functions on their way into a real NCCL.
 #include <dlfcn.h>
 
-#include <atomic>
 #include <utility>
 
 #include "tests/sim/core/cupti_seam.h"
@@ -35,6 +34,7 @@ struct Group {
   int depth = 0;
   std::vector<Call> calls;
   std::vector<Creation> creations;
+  ncclUniqueId last_id = {};  // that the library gave to this thread
 };
 
 Group& MyGroup() { return PerThread<Group>(); }
@@ -89,6 +89,11 @@ Call Moves(Operation operation, size_t count, ncclDataType_t type, cudaStream_t 
   return call;
 }
 
+Call Reducing(Call call, ncclRedOp_t reduction) {
+  call.reduction = reduction;
+  return call;
+}
+
 Call Rooted(Call call, int root) {
   call.root = root;
   return call;
@@ -122,7 +127,9 @@ ncclResult_t MadeFrom(ncclResult_t result, const ncclComm_t* comm, ncclComm_t pa
                       int color, const ncclConfig_t* config) {
   const CommunicatorPtr from = Witness::Get().Find(parent);
   if (from == nullptr || color == NCCL_SPLIT_NOCOLOR) return result;
-  return Made(result, comm, parent, HashChild(from->Hash(), number, color),
+  const bool shrunk = color == kShrinkColor;
+  return Made(result, comm, parent,
+              shrunk ? HashShrunk(from->Hash()) : HashChild(from->Hash(), number, color),
               [from, number, color, name = NameOf(config)](Communicator& child) {
                 child.SetName(name);
                 return JoinChild(child, *from, number, color);
@@ -146,6 +153,7 @@ using gpusim::nccl::Moves;
 using gpusim::nccl::MyGroup;
 using gpusim::nccl::NextChildOf;
 using gpusim::nccl::Operation;
+using gpusim::nccl::Reducing;
 using gpusim::nccl::Rooted;
 using gpusim::nccl::Watch;
 using gpusim::nccl::WithPeer;
@@ -167,12 +175,18 @@ WATCHED(ncclCommInitRankScalable, ncclComm_t* newcomm, int nranks, int myrank, i
                   commIds[0], config);
 }
 
+// The library asks for one by its public name, too.
+WATCHED(ncclGetUniqueId, ncclUniqueId* uniqueId) {
+  const ncclResult_t result = REAL_CALL(ncclGetUniqueId, uniqueId);
+  if (result == ncclSuccess) MyGroup().last_id = *uniqueId;
+  return result;
+}
+
 WATCHED(ncclCommInitAll, ncclComm_t* comm, int ndev, const int* devlist) {
-  static std::atomic<uint32_t> calls{0};
-  const uint64_t hash = gpusim::nccl::HashInitAll(calls.fetch_add(1));
-  const ncclUniqueId id = gpusim::nccl::NewUniqueId();
   const ncclResult_t result = REAL_CALL(ncclCommInitAll, comm, ndev, devlist);
   if (result != ncclSuccess) return result;
+  const ncclUniqueId id = MyGroup().last_id;
+  const uint64_t hash = gpusim::nccl::HashUniqueId(id);
   for (int rank = 0; rank < ndev; ++rank) {
     Witness::Get().Made(comm[rank], nullptr, hash, [id](gpusim::nccl::Communicator& communicator) {
       return gpusim::nccl::JoinById(communicator, id);
@@ -190,7 +204,9 @@ WATCHED(ncclCommSplit, ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
 
 WATCHED(ncclCommShrink, ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
         ncclConfig_t* config, int shrinkFlags) {
-  const uint32_t number = NextChildOf(comm);
+  Witness::Get().FinishMaking();
+  const auto from = Witness::Get().Find(comm);
+  const uint32_t number = from == nullptr ? 0 : from->NextShrunk();
   if ((shrinkFlags & NCCL_SHRINK_ABORT) != 0) Witness::Get().Abort(comm);
   return MadeFrom(
       REAL_CALL(ncclCommShrink, comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags),
@@ -199,6 +215,7 @@ WATCHED(ncclCommShrink, ncclComm_t comm, int* excludeRanksList, int excludeRanks
 
 WATCHED(ncclCommDestroy, ncclComm_t comm) {
   Witness::Get().FinishMaking();
+  Witness::Settle();
   const ncclResult_t result = REAL_CALL(ncclCommDestroy, comm);
   if (result == ncclSuccess || result == ncclInProgress) Witness::Get().Forget(comm, "destroyed");
   return result;
@@ -236,7 +253,7 @@ WATCHED(ncclGroupSimulateEnd, ncclSimInfo_t* simInfo) {
 
 WATCHED(ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Moves(Operation::kAllReduce, count, datatype, stream), [&] {
+  return Watch(comm, Reducing(Moves(Operation::kAllReduce, count, datatype, stream), op), [&] {
     return REAL_CALL(ncclAllReduce, sendbuff, recvbuff, count, datatype, op, comm, stream);
   });
 }
@@ -250,7 +267,7 @@ WATCHED(ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount, n
 
 WATCHED(ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Moves(Operation::kReduceScatter, recvcount, datatype, stream), [&] {
+  return Watch(comm, Reducing(Moves(Operation::kReduceScatter, recvcount, datatype, stream), op), [&] {
     return REAL_CALL(ncclReduceScatter, sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
   });
 }
@@ -265,7 +282,7 @@ WATCHED(ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count, ncclD
 
 WATCHED(ncclReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Rooted(Moves(Operation::kReduce, count, datatype, stream), root), [&] {
+  return Watch(comm, Rooted(Reducing(Moves(Operation::kReduce, count, datatype, stream), op), root), [&] {
     return REAL_CALL(ncclReduce, sendbuff, recvbuff, count, datatype, op, root, comm, stream);
   });
 }

@@ -16,6 +16,7 @@
 #include "tests/sim/core/nccl_seam.h"
 #include "tests/sim/nccl/plan.h"
 #include "tests/sim/nccl_witness/real.h"
+#include "tests/sim/nccl_witness/work_counters.h"
 
 namespace gpusim::nccl {
 namespace {
@@ -33,6 +34,7 @@ struct Known {
   std::vector<Call> calls;   // of it
   RendezvousLaunch pending;  // taken by its first kernel
   bool taken = false;
+  std::shared_ptr<WorkCounts> works = std::make_shared<WorkCounts>();
 };
 
 // A communicator's kernels come while the library launches, on whichever thread; its functions are called
@@ -114,6 +116,9 @@ bool Claim(const char* kernel_name, const void* stream, const void* arguments, R
   if (owner == nullptr || !owner->opened || owner->taken) return false;
   owner->taken = true;
   *launch = std::move(owner->pending);
+  if (OnDevice(kernel_name, arguments) != nullptr) {
+    if (auto counters = CountWorks(arguments, owner->works)) WatchKernel(*launch, std::move(counters));
+  }
   return true;
 }
 
@@ -133,6 +138,15 @@ CUcontext ContextOf(int device) {
   CUcontext context = nullptr;
   cuDevicePrimaryCtxRetain(&context, device);
   return context;
+}
+
+// Its memory goes.
+void CountNoMore(ncclComm_t comm) {
+  const std::lock_guard<std::mutex> lock(Mutex());
+  const Known* known = FindLocked(comm);
+  if (known == nullptr) return;
+  const std::lock_guard<std::mutex> counting(known->works->mutex);
+  known->works->gone = true;
 }
 
 }  // namespace
@@ -198,11 +212,15 @@ CommunicatorPtr Witness::Find(ncclComm_t comm) {
   return known == nullptr ? nullptr : known->self;
 }
 
+void Witness::Settle() { SettleWatchers(); }
+
 void Witness::Abort(ncclComm_t comm) {
+  CountNoMore(comm);
   if (const CommunicatorPtr communicator = Find(comm)) communicator->Abort();
 }
 
 void Witness::Forget(ncclComm_t comm, const char* state) {
+  CountNoMore(comm);
   CommunicatorPtr communicator;
   {
     const std::lock_guard<std::mutex> lock(Mutex());

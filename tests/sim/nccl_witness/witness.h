@@ -31,6 +31,8 @@ class Witness {
   // What the calling thread began to make may be finished now.
   void FinishMaking();
   CommunicatorPtr Find(ncclComm_t comm);
+  // It is about to be destroyed: its kernels have ended, and NCCL knows it.
+  static void Settle();
   // It is about to be aborted: its kernels end.
   void Abort(ncclComm_t comm);
   void Forget(ncclComm_t comm, const char* state);

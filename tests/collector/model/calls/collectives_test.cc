@@ -1,13 +1,16 @@
 // Calls, plans and kernels joined within a process, and compared across ranks.
-#include "collector/analysis/report/collectives.h"
+#include "collector/report/collectives.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collector/analysis/bus_bandwidth.h"
-#include "collector/analysis/collective_report.h"
-#include "collector/model/calls/collective_kernels.h"
+#include <utility>
+#include <vector>
+
+#include "collector/analysis/communication/bus_bandwidth.h"
+#include "collector/analysis/communication/collective_report.h"
 #include "collector/model/job/job_model.h"
+#include "collector/records/collective_kernels.h"
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::model {
@@ -18,6 +21,10 @@ using analysis::CollectivesOf;
 using gpuprobe::testing::BatchBuilder;
 using gpuprobe::testing::kStart;
 using gpuprobe::testing::MakeHello;
+
+std::vector<CollectiveReport> CollectivesOf(const ProcessModel& process) {
+  return analysis::CollectivesOf(Member{.process = &process});
+}
 
 constexpr uint32_t kKernelName = 1;
 constexpr uint32_t kAllReduce = 2;
@@ -61,12 +68,29 @@ TEST(BusBandwidth, TableOfNcclTests) {
   }
 }
 
+// src/sendrecv.cu, alltoall.cu and alltoallv.cu: one direction counts, the larger one.
+TEST(BusBandwidth, SendsAndReceivesOfAPlanOverlap) {
+  using analysis::MovedBytesOf;
+  using Plan = std::vector<analysis::PlanPart>;
+  const auto both = [](const Plan& plan, bool to_all) {
+    const analysis::MovedBytes m = MovedBytesOf(plan, 4, to_all);
+    return std::pair(m.algorithm, m.bus);
+  };
+  EXPECT_EQ(both({{"Send", 1000}, {"Recv", 1000}}, false), std::pair(1000.0, 1000.0)) << "sendrecv";
+  EXPECT_EQ(both({{"Send", 1000}, {"Recv", 600}}, false), std::pair(1000.0, 1000.0));
+  EXPECT_EQ(both({{"Recv", 1000}}, false), std::pair(1000.0, 1000.0));
+  EXPECT_EQ(both({{"Send", 4000}, {"Recv", 4000}}, true), std::pair(4000.0, 3000.0)) << "alltoall";
+  EXPECT_EQ(both({{"AllReduce", 1000}, {"Send", 200}, {"Recv", 100}}, false), std::pair(1200.0, 1700.0));
+  EXPECT_EQ(both({}, false), std::pair(0.0, 0.0));
+}
+
 TEST(Collectives, BandwidthOfOneRank) {
   JobModel job;
   ProcessModel& process = job.Join(MakeHello(0));
   BatchBuilder b = Begin(0, 4);
-  OneAllReduce(b, 0, 100'000);
-  OneAllReduce(b, 1, 300'000);
+  OneAllReduce(b, 0, 400'000);
+  OneAllReduce(b, 1, 100'000);
+  OneAllReduce(b, 2, 300'000);
   ASSERT_TRUE(process.Apply(b.batch()).ok());
   job.Finish();
   const auto reports = CollectivesOf(process);
@@ -75,11 +99,11 @@ TEST(Collectives, BandwidthOfOneRank) {
   EXPECT_EQ(r.op, "AllReduce");
   EXPECT_EQ(r.comm, "0000000000009c1e");
   EXPECT_EQ(r.comm_ranks, 4);
-  EXPECT_EQ(r.calls, 2u);
-  EXPECT_EQ(r.bytes, 8'000'000u);
+  EXPECT_EQ(r.calls, 3u);
+  EXPECT_EQ(r.bytes, 12'000'000u);
   EXPECT_EQ(r.size_bytes, 4'000'000u);
-  EXPECT_DOUBLE_EQ(r.time_ns.mean, 200'000);
-  EXPECT_NEAR(*r.algbw, 20.0, 1e-9);  // 4 MB in 200 us
+  EXPECT_DOUBLE_EQ(r.time_ns.total, 800'000) << "the first call counts";
+  EXPECT_NEAR(*r.algbw, 20.0, 1e-9) << "but not here: 4 MB in 200 us";
   EXPECT_NEAR(*r.busbw, 30.0, 1e-9);
   EXPECT_FALSE(r.wait_ns.has_value()) << "no other rank was heard";
 }
@@ -451,6 +475,41 @@ TEST(KernelNames, SayTheOperation) {
   EXPECT_EQ(OperationOfKernel("ncclDevKernel_SomethingNew"), "Generic");
   for (const char* name : {"", "_Z", "_Z12", "nccl", "ncclTestKernel", "my_ncclDevKernel_AllReduce"})
     EXPECT_EQ(OperationOfKernel(name), "") << name;
+}
+
+TEST(CollectiveKernels, WhatLaunchedAKernelDecidesWhetherItCommunicatesAndItsNameOnlyWithoutThat) {
+  constexpr auto kCompute = KernelNature::kCompute;
+  constexpr auto kNccl = KernelNature::kNccl;
+  constexpr auto kOwn = KernelNature::kOwnExchange;
+  constexpr uint32_t kNotSaid = v1::KERNEL_OWNER_NOT_SAID;
+  struct Row {
+    const char* name;
+    uint64_t plan;
+    uint32_t owner;
+    KernelNature expected;
+  };
+  constexpr Row kRows[] = {
+      {"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 7, kNotSaid, kNccl},
+      {"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0, kNotSaid, kNccl},
+      {"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0, v1::KERNEL_OWNER_NCCL, kNccl},
+      {"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0, v1::KERNEL_OWNER_OTHER, kCompute},
+      {"triton_per_fused_native_layer_norm_0", 7, kNotSaid, kNccl},
+      {"triton_per_fused_native_layer_norm_0", 7, v1::KERNEL_OWNER_NCCL, kNccl},
+      {"triton_per_fused_native_layer_norm_0", 0, v1::KERNEL_OWNER_NCCL, kNccl},
+      {"triton_per_fused_native_layer_norm_0", 0, v1::KERNEL_OWNER_OTHER, kCompute},
+      {"triton_per_fused_native_layer_norm_0", 0, kNotSaid, kCompute},
+      {"pack_for_ncclDevKernel_AllReduce", 0, kNotSaid, kCompute},
+      {"ncclPackBuffers", 0, kNotSaid, kCompute},
+      {"void vllm::cross_device_reduce_1stage<float, 2>(vllm::RankData*)", 0, kNotSaid, kOwn},
+      {"void vllm::cross_device_reduce_1stage<float, 2>(vllm::RankData*)", 0, v1::KERNEL_OWNER_OTHER, kOwn},
+      {"void one_shot_all_reduce_kernel<c10::BFloat16, 4>(c10::BFloat16**)", 0, kNotSaid, kOwn},
+      {"void elementwise_kernel<cross_device_reduce>(int)", 0, kNotSaid, kCompute},
+  };
+  for (const Row& row : kRows) {
+    const KernelNature named = NatureByName(row.name);
+    EXPECT_EQ(NatureOf({.named = named, .plan = row.plan, .owner = row.owner}), row.expected)
+        << row.name << ", plan " << row.plan << ", owner " << row.owner;
+  }
 }
 
 TEST(Collectives, AKernelThatNoCallExplainsIsARecordOfItsOwn) {

@@ -72,7 +72,7 @@ TEST(LateSteps, TheLongestAreKeptWithWhoWasLate) {
     EXPECT_EQ(step.step, i == 0 ? 17u : 800u);
     EXPECT_EQ(step.total_ns, 1300u);
     EXPECT_TRUE(step.late);
-    EXPECT_EQ(step.process, 3u);
+    EXPECT_EQ(step.member, 3u);
     EXPECT_EQ(step.late_by_ns, 300u);
   }
   EXPECT_FALSE(long_steps.longest()[2].late);

@@ -22,13 +22,11 @@ struct Silence {
 };
 
 void Simulate(JobModel& job, const std::vector<Silence>& silences) {
-  const auto scenario = simulate::FindScenario("straggler-kernels");
-  ASSERT_TRUE(scenario.ok());
-  simulate::TrainingJob training = (*scenario)->job;
+  simulate::TrainingJob training = simulate::FindScenario("straggler-kernels")->job;
   training.steps = 60;
   // A batch each step.
   training.work = 30;
-  training.read_loss_every = 1;
+  training.host.read_loss_every = 1;
   simulate::Simulation simulation(training, {}, nullptr);
   std::map<int, framing::FrameDecoder> decoders;
   std::map<int, ProcessModel*> processes;

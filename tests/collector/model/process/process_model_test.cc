@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <utility>
+
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::model {
@@ -32,7 +36,35 @@ const PhaseNode* Child(const PhaseNode& node, uint32_t name) {
   return found == node.children.end() ? nullptr : found->second.get();
 }
 
-TEST(ProcessModel, KernelsByNameAndBusyByDevice) {
+TEST(ProcessModel, DriverCallsByFunctionAndThoseBeforeATime) {
+  ProcessModel model = Model();
+  ASSERT_TRUE(model
+                  .Apply(BatchBuilder()
+                             .String(1, "cuModuleLoadData")
+                             .String(2, "cuMemAlloc_v2")
+                             .Thread(1, true)
+                             .DriverCall(kStart, kStart + kMs, 1)
+                             .DriverCall(kStart + 2 * kMs, kStart + 5 * kMs, 1)
+                             .DriverCall(kStart + 6 * kMs, kStart + 7 * kMs, 2, 1, 2)
+                             .DriverCall(kStart + 9 * kMs, kStart + 8 * kMs, 2)  // ends before it begins
+                             .batch())
+                  .ok());
+  model.Finish();
+  const DriverCalls::Sums& all = model.driver_calls().sums();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all.at(1).calls, 2u);
+  EXPECT_EQ(all.at(1).total_ns, 4 * kMs);
+  EXPECT_EQ(all.at(1).longest_ns, 3 * kMs);
+  EXPECT_EQ(all.at(1).longest_start_ns, kStart + 2 * kMs);
+  EXPECT_EQ(all.at(2).calls, 1u);
+  EXPECT_EQ(all.at(2).failed, 1u);
+  const DriverCalls::Sums before = model.driver_calls().SumsBefore(kStart + 2 * kMs);
+  ASSERT_EQ(before.size(), 1u);
+  EXPECT_EQ(before.at(1).total_ns, kMs);
+  EXPECT_EQ(model.totals().records, 0u) << "which of them are slow, chance decides";
+}
+
+TEST(ProcessModel, KernelsByNameAndDeviceAndBusyByDevice) {
   ProcessModel model = Model();
   ASSERT_TRUE(model
                   .Apply(WithKernels()
@@ -46,9 +78,11 @@ TEST(ProcessModel, KernelsByNameAndBusyByDevice) {
   EXPECT_EQ(model.totals().kernels, 4u);
   EXPECT_EQ(model.devices().at(0).busy.TotalNs(), 230u);
   EXPECT_EQ(model.devices().at(1).busy.TotalNs(), 100u);
-  ASSERT_EQ(model.kernels().size(), 2u);
-  EXPECT_EQ(model.kernels()[0]->time_ns.count(), 3u);
-  EXPECT_EQ(model.kernels()[0]->time_ns.total(), 230u);
+  ASSERT_EQ(model.kernels().size(), 3u);
+  EXPECT_EQ(model.kernels()[0]->time_ns.count(), 2u);
+  EXPECT_EQ(model.kernels()[0]->time_ns.total(), 130u);
+  EXPECT_EQ(model.kernels()[2]->device, 1u);
+  EXPECT_EQ(model.kernels()[2]->time_ns.total(), 100u);
   EXPECT_EQ(model.totals().first_ns, kStart + 50);
   EXPECT_EQ(model.totals().last_ns, kStart + 300);
 }
@@ -410,6 +444,66 @@ TEST(ProcessModel, LaunchesThatMustHaveARecordAreMissedAtTheEnd) {
   EXPECT_EQ(model.joins().without_record, 0u);
 }
 
+// By name, and whether it is NCCL's: calls and their time.
+std::map<std::pair<std::string, bool>, std::pair<uint64_t, uint64_t>> KernelsOf(const ProcessModel& model) {
+  std::map<std::pair<std::string, bool>, std::pair<uint64_t, uint64_t>> out;
+  for (const auto& kernel : model.kernels()) {
+    if (kernel->time_ns.count() == 0) continue;
+    out[{model.String(kernel->name), kernel->nature == KernelNature::kNccl}] = {kernel->time_ns.count(),
+                                                                                kernel->time_ns.total()};
+  }
+  return out;
+}
+
+TEST(ProcessModel, AKernelIsWhatItsLaunchSaysWhateverItsName) {
+  ProcessModel model = Model();
+  BatchBuilder b;
+  b.String(1, "triton_per_fused_0")
+      .String(2, "ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+      .String(3, "AllReduce");
+  b.Site(1, 1).Site(2, 2).Thread(1, true).Comm(1, 0xabc, 0, 2);
+  const auto launch = [&b](uint64_t correlation, v1::KernelOwner owner) {
+    b.Launch(1, kStart + correlation, correlation).Owner(owner);
+  };
+  launch(11, v1::KERNEL_OWNER_OTHER);
+  launch(12, v1::KERNEL_OWNER_NCCL);
+  launch(13, v1::KERNEL_OWNER_OTHER);
+  launch(14, v1::KERNEL_OWNER_NCCL);
+  b.Collective(3, 1, 0, 1024, 4, 77).Plan(77, 12);
+  b.Kernel(kStart + 100, kStart + 110, 1, 11);  // as it says
+  b.Kernel(kStart + 120, kStart + 150, 1, 12);  // an all-reduce
+  b.Kernel(kStart + 160, kStart + 161, 2, 13);  // the program's
+  b.Kernel(kStart + 170, kStart + 172, 2, 14);  // a call that nobody saw
+  ASSERT_TRUE(model.Apply(b.batch()).ok());
+  model.Finish();
+  const std::map<std::pair<std::string, bool>, std::pair<uint64_t, uint64_t>> expected = {
+      {{"triton_per_fused_0", false}, {1, 10}},
+      {{"triton_per_fused_0", true}, {1, 30}},
+      {{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", false}, {1, 1}},
+      {{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", true}, {1, 2}}};
+  EXPECT_EQ(KernelsOf(model), expected);
+  EXPECT_EQ(model.misnamed_kernels(), 2u);
+  EXPECT_EQ(model.totals().kernels, 4u);
+  uint64_t unknown = 0;
+  for (const auto& series : model.collectives().series()) unknown += series->comm == 0 ? series->calls : 0;
+  EXPECT_EQ(unknown, 1u) << "14 alone: 13 is no call";
+}
+
+TEST(ProcessModel, AKernelIsNamedByItsPlanAlsoIfThatComesWithALaterBatch) {
+  ProcessModel model = Model();
+  BatchBuilder b;
+  b.String(1, "triton_per_fused_0").Site(1, 1).Kernel(kStart + 100, kStart + 130, 1, 12);
+  ASSERT_TRUE(model.Apply(b.batch()).ok());
+  BatchBuilder later(2);
+  later.String(3, "AllReduce").Thread(1, true).Comm(1, 0xabc, 0, 2);
+  later.Launch(1, kStart + 12, 12).Collective(3, 1, 0, 1024, 4, 77).Plan(77, 12);
+  ASSERT_TRUE(model.Apply(later.batch()).ok());
+  model.Finish();
+  const std::map<std::pair<std::string, bool>, std::pair<uint64_t, uint64_t>> expected = {
+      {{"triton_per_fused_0", true}, {1, 30}}};
+  EXPECT_EQ(KernelsOf(model), expected);
+}
+
 TEST(ProcessModel, AClockStepIsNoticed) {
   ProcessModel model = Model();
   ASSERT_TRUE(model.Apply(BatchBuilder(1).Clock(kStart, 1000 * kMs).batch()).ok());
@@ -443,6 +537,19 @@ TEST(ProcessModel, EndsAsItSaid) {
   ProcessModel other = Model();
   other.MarkCutOff();
   EXPECT_EQ(other.end_state(), EndState::kCutOff);
+}
+
+TEST(ProcessModel, GoesOnWithoutNamesBeyondTheLimit) {
+  ProcessModel model({}, {});
+  uint64_t sequence = 1;
+  for (uint32_t id = 60000; id < kMaxId; id += 60000) {
+    BatchBuilder b(sequence++);
+    ASSERT_TRUE(model.Apply(b.String(id, "n").batch()).ok()) << id;
+  }
+  BatchBuilder b(sequence++);
+  ASSERT_TRUE(model.Apply(b.String(kMaxId - 1, "last").String(kMaxId, "beyond").batch()).ok());
+  EXPECT_EQ(model.String(kMaxId - 1), "last");
+  EXPECT_EQ(model.String(kMaxId), "other names");
 }
 
 }  // namespace

@@ -4,12 +4,17 @@
 #include <cxxabi.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -17,6 +22,7 @@
 
 #include "collector/model/job/job_model.h"
 #include "collector/model/state/archive.h"
+#include "collector/model/state/layout.h"
 
 namespace gpuprobe::model {
 namespace {
@@ -248,9 +254,120 @@ TEST(StateMembersTest, AProcessIsTheSameAfterItWasSavedAndLoaded) {
   EXPECT_TRUE(reader.at_end());
   EXPECT_EQ(Save(loaded), saved);
   // The classes that exist only as parts of a process, which the first test leaves to this one.
-  const std::set<std::string> parts{"CollectiveTracker", "Delivery",      "DeviceWork",   "OperationJoiner",
-                                    "ProcessClock",      "ProcessMemory", "ProcessModel", "StepOperations"};
+  const std::set<std::string> parts{"CollectiveTracker",   "Delivery",     "DeviceSteps",
+                                    "DeviceSteps::Device", "DeviceWork",   "OperationJoiner",
+                                    "ProcessMemory",       "ProcessModel", "StepOperations"};
   EXPECT_EQ(filler.within_others(), parts);
+}
+
+// Classes of two members.
+template <typename First, typename Second>
+struct Pair {
+  First first{};
+  Second second{};
+
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, first, second);
+  }
+};
+struct Swapped {
+  uint64_t first = 0;
+  uint64_t second = 0;
+
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, second, first);
+  }
+};
+struct Shorter {
+  uint64_t first = 0;
+  uint64_t second = 0;
+
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, Rebuilt(second), first);
+  }
+};
+
+struct Tree {
+  uint64_t value = 0;
+  std::map<uint64_t, std::unique_ptr<Tree>> children;
+
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, value, children);
+  }
+};
+
+template <typename T>
+uint32_t VersionOf() {
+  StateLayout layout;
+  T object{};
+  layout(object);
+  return layout.version();
+}
+
+TEST(StateVersionTest, ListsThatDifferInTypeOrderOrLengthHaveDifferentVersions) {
+  enum class Word : uint64_t { kNone };
+  const std::vector<uint32_t> versions{
+      VersionOf<Pair<uint64_t, uint64_t>>(),
+      VersionOf<Swapped>(),
+      VersionOf<Shorter>(),
+      VersionOf<Pair<uint64_t, uint32_t>>(),
+      VersionOf<Pair<uint32_t, uint64_t>>(),
+      VersionOf<Pair<uint64_t, int64_t>>(),
+      VersionOf<Pair<uint64_t, Word>>(),
+      VersionOf<Pair<uint64_t, bool>>(),
+      VersionOf<Pair<uint64_t, std::string>>(),
+      VersionOf<Pair<uint64_t, v1::Device>>(),
+      VersionOf<Pair<uint64_t, v1::Hello>>(),
+      VersionOf<Pair<uint64_t, absl::uint128>>(),
+      VersionOf<Pair<uint64_t, std::optional<uint64_t>>>(),
+      VersionOf<Pair<uint64_t, std::vector<uint64_t>>>(),
+      VersionOf<Pair<uint64_t, std::vector<bool>>>(),
+      VersionOf<Pair<uint64_t, std::array<uint64_t, 2>>>(),
+      VersionOf<Pair<uint64_t, std::array<uint64_t, 3>>>(),
+      VersionOf<Pair<uint64_t, std::map<uint64_t, uint32_t>>>(),
+      VersionOf<Pair<uint64_t, std::map<uint32_t, uint64_t>>>(),
+      VersionOf<Pair<uint64_t, std::tuple<uint32_t, uint64_t>>>(),
+      VersionOf<Pair<uint64_t, Swapped>>(),
+      VersionOf<Pair<uint64_t, std::vector<Swapped>>>(),
+      VersionOf<Pair<uint64_t, std::vector<Shorter>>>(),
+      VersionOf<Pair<Swapped, Shorter>>(),
+      VersionOf<Pair<Shorter, Swapped>>(),
+      VersionOf<Pair<Swapped, Swapped>>(),
+  };
+  EXPECT_EQ(std::set<uint32_t>(versions.begin(), versions.end()).size(), versions.size());
+}
+
+TEST(StateVersionTest, AClassIsItsMembersWhateverItsNameAndItsContainers) {
+  EXPECT_EQ((VersionOf<Pair<uint64_t, uint64_t>>()), (VersionOf<Pair<unsigned long, size_t>>()));
+  EXPECT_EQ((VersionOf<Pair<int, std::vector<Shorter>>>()), (VersionOf<Pair<int, std::deque<Shorter>>>()));
+  EXPECT_EQ((VersionOf<Pair<int, std::map<int, bool>>>()),
+            (VersionOf<Pair<int, absl::flat_hash_map<int, bool>>>()));
+}
+
+TEST(StateVersionTest, ATreeHasAVersion) {
+  EXPECT_NE(VersionOf<Tree>(), (VersionOf<Pair<uint64_t, std::map<uint64_t, Shorter>>>()));
+}
+
+TEST(StateVersionTest, AStateOfAnotherVersionIsRefused) {
+  JobModel job;
+  job.Join({});
+  const std::string saved = job.SaveState();
+  uint32_t version = 0;
+  StateReader reader(saved);
+  reader(version);
+  ++version;
+  std::string other = Save(version);
+  uint32_t same = version - 1;
+  other += saved.substr(Save(same).size());
+  EXPECT_TRUE(JobModel().LoadState(saved).ok());
+  EXPECT_EQ(JobModel().LoadState(other), absl::DataLossError("totals of another release"));
+  // As releases wrote it that counted their versions.
+  version = 41;
+  EXPECT_EQ(JobModel().LoadState(Save(version)), absl::DataLossError("totals of another release"));
 }
 
 }  // namespace

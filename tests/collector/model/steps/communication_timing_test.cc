@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpuprobe::model {
@@ -73,6 +75,70 @@ TEST(CommunicationTiming, OfTheFirstStepsTheWarmUpIsLeftOut) {
   EXPECT_EQ(timing.steps(), 4);
   EXPECT_EQ(timing.calls().at({kReduce, 0}).steps, 4);
   EXPECT_EQ(timing.calls().at({kReduce, 0}).time_ns, 4 * 70);
+}
+
+// A step as its kernels follow each other: f forward, b backward, r a reduction in backward, R one in
+// forward, o the optimizer, C a copy of input, '.' what may be backward or the optimizer.
+CommunicationTiming TimingOf(std::string_view kernels) {
+  std::vector<StepOperation> operations;
+  std::vector<StepPhase> phases;
+  uint64_t at = 0;
+  for (const char each : kernels) {
+    at += 10;
+    const bool reduces = each == 'r' || each == 'R';
+    operations.push_back(reduces ? Reduction(at, at + 10) : Compute(at, at + 10));
+    if (each == 'C') operations.back().work = WorkClass::kCopyToDevice;
+    phases.push_back(each == 'f' || each == 'R' || each == 'C' ? StepPhase::kForward
+                     : each == 'o'                             ? StepPhase::kOptimizer
+                     : each == '.'                             ? StepPhase::kOther
+                                                               : StepPhase::kBackward);
+  }
+  CommunicationTiming timing;
+  const StepRecord record{.start_ns = 0, .end_ns = at + 20};
+  timing.AddStep(operations, operations.size(), phases, record, std::nullopt);
+  return timing;
+}
+
+// By a call's place in the step: f or b where it is launched amid a forward or backward pass, a ahead of a
+// forward pass.
+std::string AmidOf(std::string_view kernels) {
+  const CommunicationTiming timing = TimingOf(kernels);
+  std::string amid;
+  for (const auto& [key, call] : timing.calls())
+    amid += call.amid_forward_steps > 0       ? 'f'
+            : call.amid_backward_steps > 0    ? 'b'
+            : call.ahead_of_forward_steps > 0 ? 'a'
+                                              : '-';
+  return amid;
+}
+
+TEST(CommunicationTiming, CallsAmidAPassAreInsideItsLayers) {
+  EXPECT_EQ(AmidOf("RfRfRfRfbbbb"), "-fff") << "the first layer's weights are gathered before forward";
+  EXPECT_EQ(AmidOf("ffffRbbbb"), "-") << "a loss";
+  EXPECT_EQ(AmidOf("RRRfRffffffffffbbbbo"), "----") << "updated weights, copied one by one";
+  EXPECT_EQ(AmidOf("RCRfRffffffffffbbbbo"), "-aa") << "behind the input's copy they are of this step";
+  EXPECT_EQ(AmidOf("ffffbbbbrRfffffbbbbo"), "aa") << "nothing is updated between micro-batches";
+  EXPECT_EQ(AmidOf("ffffbbrbbro"), "b-");
+  EXPECT_EQ(AmidOf("ffffbbbborRffff"), "--") << "after the optimizer";
+  EXPECT_EQ(AmidOf("ffffbbRbb"), "b") << "another thread's call, which counts as forward's";
+}
+
+TEST(CommunicationTiming, CallsThatEveryMicroBatchMakesAreRepeats) {
+  const CommunicationTiming timing = TimingOf("fffbrbrbfffbrbrbfffbrbrbo");
+  ASSERT_EQ(timing.repeats().size(), 1);
+  EXPECT_EQ(timing.repeats().at(kReduce).times, 3);
+  EXPECT_EQ(timing.repeats().at(kReduce).steps, 1);
+  EXPECT_EQ(TimingOf("fffbrfffbrro").repeats().at(kReduce).times, 2) << "and the gradients' norm";
+  EXPECT_EQ(TimingOf("fff.rfff.r..r").repeats().at(kReduce).times, 2);
+}
+
+TEST(CommunicationTiming, OtherCallsAreNoRepeats) {
+  EXPECT_TRUE(TimingOf("fffbbbfffbbbfffbrbrbo").repeats().empty()) << "the last micro-batch reduces";
+  EXPECT_TRUE(TimingOf("fffbrbrbro").repeats().empty()) << "three buckets of one size";
+  EXPECT_TRUE(TimingOf("ffffffbrfbrfbrfbro").repeats().empty()) << "forward is done again in backward";
+  EXPECT_TRUE(TimingOf("fffbrbrbfffbrbo").repeats().empty()) << "other calls";
+  EXPECT_TRUE(TimingOf("fffbrfffbrrfffbro").repeats().empty()) << "more than the first, but not the last";
+  EXPECT_TRUE(TimingOf("fRfbrbfRfbrbo").repeats().empty()) << "inside layers";
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "collector/model/steps/step_tracker.h"
+#include "collector/model/steps/work_roles.h"
 
 namespace gpuprobe::model {
 namespace {
@@ -18,7 +19,7 @@ using ::testing::ElementsAreArray;
 class Program {
  public:
   // `kernel`: what its name stands for; `variant`: of its launch geometry.
-  void Kernel(uint32_t kernel, uint32_t variant = 0, uint8_t roles = 0) {
+  void Kernel(uint32_t kernel, uint32_t variant = 0, uint16_t roles = 0) {
     Launch(WorkClass::kCompute, kernel, variant, roles);
   }
   void Kernels(uint32_t first, uint32_t count, uint32_t variant = 0) {
@@ -35,7 +36,7 @@ class Program {
 
  private:
   static constexpr uint64_t kLaunchNs = 2'000;
-  void Launch(WorkClass work, uint32_t name, uint32_t variant, uint8_t roles) {
+  void Launch(WorkClass work, uint32_t name, uint32_t variant, uint16_t roles) {
     now_ns_ += kLaunchNs;
     StepOperation o;
     o.launch_ns = now_ns_;
@@ -131,6 +132,58 @@ TEST(StepFinder, APeriodOfCollectives) {
   ExpectExact(p, StepSource::kCollectives);
 }
 
+TEST(StepFinder, ABatchThatIsFetchedBeforeBackwardBeginsNoStep) {
+  Program p;
+  for (int step = 0; step < 30; ++step) {
+    p.Pause(20);
+    p.Begin();
+    Forward(p, 3);
+    p.Pause(400);  // the next batch is made
+    p.CopyIn(0);
+    p.CopyIn(1);
+    for (uint32_t k = 0; k < 18; ++k) p.Kernel(kBackward + k, 0, kRoleAutogradThread);
+    for (uint32_t k = 0; k < 4; ++k) p.Kernel(kUpdate, k, kRoleOptimizer);
+  }
+  ExpectExact(p, StepSource::kKernels);
+}
+
+// Gradients are clipped after each of four microbatches, with functions for lists of tensors, and updated
+// after the last one, by kernels whose names tell nothing.
+TEST(StepFinder, ClippedGradientsAreNoUpdate) {
+  Program p;
+  for (int i = 0; i < 30; ++i) {
+    for (int microbatch = 0; microbatch < 4; ++microbatch) {
+      p.Pause(100);
+      if (microbatch == 0) p.Begin();
+      p.CopyIn();
+      Forward(p, 6);
+      Backward(p, 6, 0, microbatch == 3);
+      p.Kernel(400, 0, RolesOfKernel("multi_tensor_apply_kernel<LpNormFunctor>"));
+      p.Kernel(401, 0, RolesOfKernel("multi_tensor_apply_kernel<BinaryOpScalarTensorFunctor>"));
+    }
+    p.Kernels(kUpdate, 3);
+  }
+  ExpectExact(p, StepSource::kCollectives);
+}
+
+// Each rank updates a part of the parameters, and a gather of all of them follows. On a busy machine the host
+// may pause longest in the middle of that.
+TEST(StepFinder, WhatIsGatheredAfterTheUpdateBelongsToIt) {
+  Program p;
+  for (int i = 0; i < 40; ++i) {
+    p.Pause(100);
+    p.Begin();
+    p.CopyIn();
+    Forward(p, 6);
+    Backward(p, 6, 0, true);
+    p.Kernel(kUpdate, 0, kRoleOptimizer);
+    p.Pause(900);
+    p.Kernel(kUpdate + 1);
+    p.Collective(5);
+  }
+  ExpectExact(p, StepSource::kCollectives);
+}
+
 TEST(StepFinder, KernelVariantsThatChangeWithTheData) {
   Program p;
   for (uint32_t i = 0; i < 60; ++i) Train(p, i * 7 % 5);
@@ -184,6 +237,135 @@ TEST(StepFinder, OptimizersKernelsWhereverLayersRepeat) {
   const StepTracker steps = Track(p);
   EXPECT_EQ(steps.source(), StepSource::kKernels);
   EXPECT_EQ(steps.count(), 30);
+}
+
+constexpr uint32_t kNorm = 400;
+
+// A training step whose optimizer says its name; the norm of the gradients comes from the same kernels.
+void TrainNamed(Program& p, bool first = false) {
+  p.Pause(100);
+  p.Begin();
+  p.CopyIn();
+  Forward(p, 6);
+  Backward(p, 6);
+  p.Kernel(kNorm, 0, kRoleOptimizer);
+  p.Kernels(kNorm + 1, 6);
+  for (int i = 0; first && i < 60; ++i) p.Kernel(kNorm + 20, 0, kRoleMemset);
+  for (int i = 0; i < 3; ++i) p.Kernel(kUpdate, 0, kRoleOptimizer);
+}
+
+TEST(StepFinder, TheNormOfTheGradientsAndTheUpdateAreOfOneStep) {
+  Program p;
+  p.Kernels(500, 40);
+  // The first update makes the optimizer's state, and fills it with zeros.
+  for (int i = 0; i < 30; ++i) TrainNamed(p, i == 0);
+  ExpectExact(p, StepSource::kKernels);
+}
+
+TEST(StepFinder, StepsThatDifferByAnOperationMayComeInTurns) {
+  Program p;
+  for (int i = 0; i < 18; ++i) {
+    TrainNamed(p);
+    if (i % 3 == 0) p.Kernel(kNorm + 30, 0, kRoleMemset);
+  }
+  const StepTracker steps = Track(p);
+  EXPECT_EQ(steps.count(), 18);
+}
+
+TEST(StepFinder, UpdatesWithinTheBackwardPassAreNoSteps) {
+  Program p;
+  for (int i = 0; i < 30; ++i) {
+    p.Pause(100);
+    p.Begin();
+    p.CopyIn();
+    p.Kernels(kForward, 24);
+    p.Kernel(kBackward + 50, 0, kRoleLossName);
+    for (int layer = 0; layer < 12; ++layer) {
+      for (uint32_t k = 0; k < 3; ++k) p.Kernel(kBackward + k, 0, kRoleAutogradThread);
+      p.Kernel(kUpdate, 0, kRoleOptimizer | kRoleAutogradThread);
+    }
+  }
+  ExpectExact(p, StepSource::kKernels);
+}
+
+// `known`: what an earlier replay learned.
+StepTracker TrackKnowing(const Program& program, const StepDefinition& known) {
+  StepTracker steps;
+  steps.Know(known);
+  for (const StepOperation& o : program.operations()) steps.Add(o);
+  steps.Finish();
+  return steps;
+}
+
+// What looked like steps first is given up for what comes later, and known from the start in the next replay.
+void ExpectRevised(const Program& program) {
+  const StepTracker first = Track(program);
+  ASSERT_TRUE(first.learned().has_value());
+  const StepTracker steps = TrackKnowing(program, *first.learned());
+  EXPECT_THAT(FirstLaunches(steps), ElementsAreArray(program.begins_launch_ns()));
+  EXPECT_FALSE(steps.learned().has_value());
+  EXPECT_EQ(steps.revisions(), 0);
+}
+
+void Evaluate(Program& p, int batches) {
+  for (int batch = 0; batch < batches; ++batch) {
+    p.Pause(500);
+    p.CopyIn();
+    Forward(p, 6);
+    p.CopyOut();
+  }
+}
+
+TEST(StepFinder, AnEvaluationBeforeTheFirstStepIsNoStep) {
+  for (const int batches : {12, 100, 2000}) {
+    SCOPED_TRACE(batches);
+    Program p;
+    Evaluate(p, batches);
+    for (int i = 0; i < 40; ++i) TrainNamed(p, i == 0);
+    ExpectRevised(p);
+    const StepTracker live = Track(p);
+    EXPECT_EQ(live.revisions(), 1);
+    // Those that it needed to see are gone, and no more.
+    EXPECT_GE(live.count(), 35);
+    EXPECT_LE(live.count(), 40);
+  }
+}
+
+TEST(StepFinder, AnEvaluationBeforeAFewStepsIsKnownAtTheEnd) {
+  Program p;
+  Evaluate(p, 12);
+  for (int i = 0; i < 3; ++i) TrainNamed(p, i == 0);
+  ExpectRevised(p);
+}
+
+TEST(StepFinder, AnEvaluationBeforeTheFirstStepWhereNothingHasAName) {
+  Program p;
+  Evaluate(p, 200);
+  for (int i = 0; i < 60; ++i) {
+    Train(p, 0, true);
+    if (i % 10 == 0) p.CopyOut();
+  }
+  ExpectRevised(p);
+}
+
+TEST(StepFinder, LayersThatAreSetUpOneAfterAnotherAreNoSteps) {
+  Program p;
+  for (int layer = 0; layer < 12; ++layer) {
+    p.CopyIn();
+    p.Kernels(800, 20);
+  }
+  for (int i = 0; i < 40; ++i) Train(p);
+  ExpectRevised(p);
+}
+
+TEST(StepFinder, WhatIsRightFromTheStartIsNotRevised) {
+  Program unnamed;
+  for (int i = 0; i < 2000; ++i) Train(unnamed);
+  EXPECT_EQ(Track(unnamed).revisions(), 0);
+  EXPECT_FALSE(Track(unnamed).learned().has_value());
+  Program named;
+  for (int i = 0; i < 100; ++i) TrainNamed(named);
+  EXPECT_EQ(Track(named).revisions(), 0);
 }
 
 TEST(StepFinder, LayersAloneAreNoSteps) {

@@ -29,10 +29,11 @@ class StepTimelineTest : public ::testing::Test {
                                       .operations = operations_,
                                       .own = own_ == 0 ? operations_.size() : own_,
                                       .previous_launch_ns = previous_launch_us_ * kUs,
-                                      .blocked = blocked_},
+                                      .host = {.blocked = blocked_, .memory = memory_, .input = input_}},
                                      phases);
     EXPECT_EQ(r.compute_ns + r.exposed_comm_ns + r.copy_ns + r.idle_ns, r.total_ns());
-    EXPECT_EQ(r.host_bound_ns + r.input_ns + r.sync_ns + r.launch_gap_ns + r.unknown_ns, r.idle_ns);
+    EXPECT_EQ(r.host_ns() + r.input_ns + r.launch_gap_ns + r.unknown_ns, r.idle_ns);
+    EXPECT_LE(r.pause_after_copy_ns, r.pause_ns);
     EXPECT_EQ(std::accumulate(r.phase_ns.begin(), r.phase_ns.end(), uint64_t{0}), r.total_ns());
     return r;
   }
@@ -43,7 +44,9 @@ class StepTimelineTest : public ::testing::Test {
   std::vector<StepOperation> operations_;
   size_t own_ = 0;
   uint64_t previous_launch_us_ = 0;
-  std::vector<BlockedInterval> blocked_;
+  std::vector<HostInterval> blocked_;
+  std::vector<HostInterval> memory_;
+  std::vector<HostInterval> input_;
 };
 
 TEST_F(StepTimelineTest, CommunicationIsExposedWhereNoComputeRuns) {
@@ -69,7 +72,7 @@ TEST_F(StepTimelineTest, IdleTimeBelongsToThePhaseThatTheDeviceWaitsFor) {
                                     .operations = operations_,
                                     .own = 3,
                                     .previous_launch_ns = 0,
-                                    .blocked = blocked_},
+                                    .host = {}},
                                    phases);
   EXPECT_EQ(Phase(r, StepPhase::kForward), 10 * kUs);
   EXPECT_EQ(Phase(r, StepPhase::kBackward), (16 + 24 + 14) * kUs);
@@ -106,7 +109,7 @@ TEST_F(StepTimelineTest, WhatWasLaunchedInTimeAndStartsLateIsALaunchGap) {
 
 TEST_F(StepTimelineTest, AHostThatWaitedForTheDeviceToRunDryIsSynchronisation) {
   operations_ = {Compute(0, 0, 100), Compute(130, 134, 200)};
-  blocked_ = {{2 * kUs, 105 * kUs}};
+  blocked_ = {{.start_ns = 2 * kUs, .end_ns = 105 * kUs}};
   const StepRecord r = Measure(0, 200);
   EXPECT_EQ(r.sync_ns, 30 * kUs);
   EXPECT_EQ(r.launch_gap_ns, 4 * kUs);
@@ -115,7 +118,7 @@ TEST_F(StepTimelineTest, AHostThatWaitedForTheDeviceToRunDryIsSynchronisation) {
 
 TEST_F(StepTimelineTest, ASynchronisationThatEndedBeforeIsNotTheReason) {
   operations_ = {Compute(0, 0, 100), Compute(130, 134, 200)};
-  blocked_ = {{2 * kUs, 90 * kUs}};
+  blocked_ = {{.start_ns = 2 * kUs, .end_ns = 90 * kUs}};
   EXPECT_EQ(Measure(0, 200).host_bound_ns, 30 * kUs);
 }
 
@@ -130,7 +133,7 @@ TEST_F(StepTimelineTest, ASilentHostBeforeTheStepsFirstLaunchWaitsForInput) {
 
 TEST_F(StepTimelineTest, AtTheStepsBeginningASynchronisationLastsUntilItReturns) {
   previous_launch_us_ = 1;
-  blocked_ = {{2 * kUs, 110 * kUs}};
+  blocked_ = {{.start_ns = 2 * kUs, .end_ns = 110 * kUs}};
   operations_ = {Of(WorkClass::kCopyToDevice, 5000, 5010, 5020), Compute(5010, 5030, 6000)};
   const StepRecord r = Measure(100, 6000);
   EXPECT_EQ(r.sync_ns, 10 * kUs);
@@ -143,6 +146,65 @@ TEST_F(StepTimelineTest, ALoopsOwnCodeBetweenStepsIsNoInput) {
   const StepRecord r = Measure(100, 200);
   EXPECT_EQ(r.input_ns, 0);
   EXPECT_EQ(r.host_bound_ns, 20 * kUs);
+}
+
+TEST_F(StepTimelineTest, ASilenceThatNoCopyEndsIsAPauseOfUnknownCause) {
+  previous_launch_us_ = 1;
+  operations_ = {Compute(5000, 5010, 6000)};
+  const StepRecord r = Measure(100, 6000);
+  EXPECT_EQ(r.pause_ns, 4900 * kUs);
+  EXPECT_EQ(r.input_ns, 0);
+  EXPECT_EQ(r.pause_after_copy_ns, 0);
+  EXPECT_EQ(Phase(r, StepPhase::kInput), 0);
+}
+
+TEST_F(StepTimelineTest, ARangeNamedAfterLoadingMakesASilenceInput) {
+  previous_launch_us_ = 1;
+  operations_ = {Compute(5000, 5010, 6000)};
+  input_ = {{.start_ns = 90 * kUs, .end_ns = 4000 * kUs}};
+  EXPECT_EQ(Measure(100, 6000).input_ns, 4900 * kUs);
+  input_ = {{.start_ns = 90 * kUs, .end_ns = 400 * kUs}};
+  EXPECT_EQ(Measure(100, 6000).pause_ns, 4900 * kUs);
+}
+
+TEST_F(StepTimelineTest, ASilenceWithinTheStepIsNoInputAlthoughACopyEndsIt) {
+  operations_ = {Compute(0, 0, 4), Compute(1, 4, 7), Compute(2, 7, 10),
+                 Of(WorkClass::kCopyToDevice, 3000, 3004, 3050)};
+  EXPECT_EQ(Measure(0, 3050).pause_ns, 2990 * kUs);
+}
+
+TEST_F(StepTimelineTest, CallsThatAllocateExplainASilenceIfTheyTakeHalfOfIt) {
+  previous_launch_us_ = 1;
+  operations_ = {Of(WorkClass::kCopyToDevice, 5000, 5010, 5020), Compute(5010, 5030, 6000)};
+  for (uint64_t at = 200; at < 4900; at += 100)
+    memory_.push_back({.start_ns = at * kUs, .end_ns = (at + 60) * kUs});
+  const StepRecord r = Measure(100, 6000);
+  EXPECT_EQ(r.memory_ns, 4900 * kUs);
+  EXPECT_EQ(r.input_ns, 0);
+  EXPECT_EQ(r.memory_calls, memory_.size());
+  memory_.resize(20);
+  EXPECT_EQ(Measure(100, 6000).memory_ns, 0);
+  EXPECT_EQ(Measure(100, 6000).input_ns, 4900 * kUs);
+}
+
+TEST_F(StepTimelineTest, ASilenceAfterCopiesToTheHostIsNoInput) {
+  previous_launch_us_ = 1;
+  blocked_ = {{.start_ns = 2 * kUs, .end_ns = 110 * kUs}};
+  operations_ = {Of(WorkClass::kCopyToDevice, 5000, 5010, 5020), Compute(5010, 5030, 6000)};
+  operations_[0].after_copies_out_us = 400;
+  const StepRecord r = Measure(100, 6000);
+  EXPECT_EQ(r.input_ns, 0);
+  EXPECT_EQ(r.pause_ns, 4900 * kUs) << "the call waited for these copies";
+  EXPECT_EQ(r.pause_after_copy_ns, 4900 * kUs);
+  operations_[0].after_copies_out_us = 2;  // a loss was read
+  EXPECT_EQ(Measure(100, 6000).input_ns, 4890 * kUs);
+}
+
+TEST_F(StepTimelineTest, AHostThatLaunchesSlowlyButSteadilyDoesNotPause) {
+  for (uint64_t i = 0; i < 20; ++i) operations_.push_back(Compute(i * 500, i * 500 + 4, i * 500 + 10));
+  const StepRecord r = Measure(0, 19 * 500 + 10);
+  EXPECT_EQ(r.pause_ns, 0);
+  EXPECT_EQ(r.host_bound_ns, 19 * 490 * kUs);
 }
 
 TEST_F(StepTimelineTest, IdleBeforeAnOperationWhoseLaunchWasLostIsUnknown) {

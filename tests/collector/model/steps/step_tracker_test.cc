@@ -102,15 +102,15 @@ TEST(StepTracker, StepsThatTheProbeTellsKeepTheirNumbersAndBeginWhereOtherWorkEn
 class Launcher {
  public:
   explicit Launcher(StepTracker& steps) : steps_(steps) {}
-  void Launch(uint32_t token, WorkClass work = WorkClass::kCompute, uint8_t roles = 0) {
+  void Launch(uint32_t token, WorkClass work = WorkClass::kCompute, uint16_t roles = 0) {
     at_ns_ += 20;
     steps_.Add({.start_ns = at_ns_ + 5,
                 .end_ns = at_ns_ + 15,
                 .launch_ns = at_ns_,
                 .token = token,
                 .coarse = token,
-                .work = work,
                 .roles = roles,
+                .work = work,
                 .launched = true});
   }
   uint64_t next_launch_ns() const { return at_ns_ + 20; }
@@ -139,6 +139,31 @@ TEST(StepTracker, TheModelThatIsLoadedBeforeTheFirstStepIsNoPartOfIt) {
   EXPECT_EQ(steps.steps()[0].first_launch_ns, first_ns);
   EXPECT_EQ(steps.steps()[0].operations, 24);
   EXPECT_EQ(steps.steps()[1].operations, 22);
+}
+
+// As Lightning's first step, which copies what its metrics count from, after an evaluation.
+TEST(StepTracker, TheFirstStepBeginsAsTheOthersThoughMoreIsCopiedInIt) {
+  constexpr uint32_t kCopy = 1;
+  constexpr uint32_t kOptimizer = 100;
+  StepTracker steps;
+  Launcher host(steps);
+  const auto forward = [&] {
+    for (int i = 0; i < 2; ++i) host.Launch(kCopy, WorkClass::kCopyToDevice);
+    for (uint32_t kernel = 0; kernel < 10; ++kernel) host.Launch(10 + kernel);
+  };
+  for (int i = 0; i < 2; ++i) forward();
+  host.Launch(90);  // what the evaluation says
+  uint64_t first_ns = 0;
+  for (uint32_t step = 0; step < 8; ++step) {
+    if (step == 0) first_ns = host.next_launch_ns();
+    forward();
+    for (uint32_t more = 0; step == 0 && more < 5; ++more) host.Launch(kCopy, WorkClass::kCopyToDevice);
+    for (uint32_t kernel = 0; kernel < 10; ++kernel) host.Launch(50 + kernel);
+    host.Launch(kOptimizer, WorkClass::kCompute, kRoleOptimizer);
+  }
+  steps.Finish();
+  ASSERT_EQ(steps.steps().size(), 8);
+  EXPECT_EQ(steps.steps()[0].first_launch_ns, first_ns);
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ class StepsOf : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(StepsOf, AreTheSchedulesAndSoAreTheirParts) {
-  const simulate::TrainingJob job = (*simulate::FindScenario(GetParam()))->job;
+  const simulate::TrainingJob job = simulate::FindScenario(GetParam())->job;
   ASSERT_NO_FATAL_FAILURE(Run(job));
   const bool lossy = job.lost_share > 0;
   for (const auto& [rank, process] : by_rank_) {

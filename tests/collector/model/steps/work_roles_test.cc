@@ -14,18 +14,24 @@ namespace {
 constexpr std::string_view kList = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernel";
 
 TEST(WorkRoles, OfPytorchsFunctionsForListsOfTensorsOptimizersAreThoseThatCalculate) {
-  for (const char* functor : {"FusedAdamMathFunctorIfLi4EL", "BinaryOpScalarFunctorIfLi2ELi1ELi1EEE",
-                              "TernaryOpScalarFunctorIfLi3ELi3ELi0EEE", "LpNormFunctorIfL"})
-    EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), kRoleOptimizer) << functor;
+  EXPECT_EQ(RolesOfKernel(std::string(kList) + "FusedAdamMathFunctorIfLi4EL"), kRoleOptimizer | kRolePyTorch);
+  for (const char* functor :
+       {"BinaryOpScalarFunctorIfLi2ELi1ELi1EEE", "TernaryOpScalarFunctorIfLi3ELi3ELi0EEE"})
+    EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), kRoleOptimizer | kRoleForeach | kRolePyTorch)
+        << functor;
+  for (const char* functor : {"LpNormFunctorIfL", "BinaryOpScalarTensorFunctorIfLi1ELi1ELi0EEE"})
+    EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), kRoleForeach | kRoleNorm | kRolePyTorch)
+        << functor;
   for (const char* functor :
        {"CopyFunctorIffLi2ELi1ELi1EEE", "ZeroFunctorIfLi1ELi1ELi0EEE",
         "INS1_14UnaryOpFunctorIN3c108BFloat16ELi2ELi1ELi1EEEJNS0_4CopyIS7_S7_EEEEEvT_T0_DpT1_"})
-    EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), 0) << functor;
+    EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), kRolePyTorch) << functor;
 }
 
 TEST(WorkRoles, RangesThatPyTorchOpensAroundOperators) {
   for (const char* name : {"aten::mm", "autograd::engine::evaluate_function: MmBackward0", "MmBackward0",
-                           "ViewBackward1", "torch::autograd::AccumulateGrad", "Optimizer.step#AdamW.step"}) {
+                           "ViewBackward1", "torch::autograd::AccumulateGrad", "Optimizer.step#AdamW.step",
+                           "DeepSpeedEngine.backward", "DeepSpeedZeroOptimizer_Stage3.partition_grads"}) {
     EXPECT_TRUE(IsOperatorRange(name)) << name;
   }
   for (const char* name :
@@ -35,14 +41,14 @@ TEST(WorkRoles, RangesThatPyTorchOpensAroundOperators) {
 
 TEST(WorkRoles, AKernelThatFillsDoesWhatAMemsetDoes) {
   EXPECT_EQ(RolesOfKernel("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEEEEviT0_T1_"),
-            kRoleMemset);
+            kRoleMemset | kRolePyTorch);
 }
 
 TEST(WorkRoles, LossesAndBackwardAreKnownByName) {
   EXPECT_EQ(RolesOfKernel("void at::native::nll_loss_forward_reduce_cuda_kernel_2d<float>(float*)"),
-            kRoleLossName);
+            kRoleForwardName | kRoleLossName | kRolePyTorch);
   EXPECT_EQ(RolesOfKernel("void softmax_warp_backward<float>(float*)"), kRoleBackwardName);
-  EXPECT_EQ(RolesOfKernel("void at::native::vectorized_gather_kernel<16>(char*)"), 0);
+  EXPECT_EQ(RolesOfKernel("void at::native::vectorized_gather_kernel<16>(char*)"), kRolePyTorch);
 }
 
 }  // namespace

@@ -123,22 +123,17 @@ void CUPTIAPI GuestCallback(void* data, CUpti_CallbackDomain, CUpti_CallbackId, 
 class Broker : public ::testing::Test {
  protected:
   void SetUp() override {
-    ForgetGuestsForTest();
-    ResetLossesForTest();
     played = &played_;
     received.clear();
     lent.clear();
     requested_buffers = forwarded = 0;
     most_records = 0;
     api_ = Api();
-    Receive(/*others_allowed=*/false);
+    if (subscribed_) Receive(/*others_allowed=*/false);
     played_.kinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
     played_.callbacks = {{CUPTI_CB_DOMAIN_DRIVER_API, 307}};
   }
-  void TearDown() override {
-    graphs = false;
-    ForgetGuestsForTest();
-  }
+  void TearDown() override { graphs = false; }
 
   void Receive(bool others_allowed) {
     WatchForGuests(&api_);
@@ -200,6 +195,7 @@ class Broker : public ::testing::Test {
   static void Feed(testing::RecordBuffer records) { FeedGuest(nullptr, 7, records.data(), records.size()); }
 
   static inline bool graphs = false;
+  bool subscribed_ = true;  // the probe, before the test begins
   Played played_;
   CuptiApi api_;
 };
@@ -451,23 +447,32 @@ TEST_F(Broker, FinalizeDoesNotWaitForItselfNorForEver) {
   other.join();
 }
 
-TEST_F(Broker, CallsThatWereOnTheirWayToCuptiWhenWeSubscribedBecomeOurs) {
-  // The probe subscribes while the tool's call is inside CUPTI.
-  static std::function<void()> subscribes;
-  subscribes = [this] { Receive(/*others_allowed=*/false); };
+// The probe subscribes while the tool's call is inside CUPTI: the call becomes ours.
+class BrokerThatSubscribesLater : public Broker {
+ protected:
+  BrokerThatSubscribesLater() { subscribed_ = false; }
+  void SetUp() override {
+    Broker::SetUp();
+    subscribes = [this] { Receive(/*others_allowed=*/false); };
+  }
+  static inline std::function<void()> subscribes;
+};
+
+TEST_F(BrokerThatSubscribesLater, GetsASubscriptionOnItsWay) {
   api_.Subscribe = [](CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*) {
     subscribes();
     return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   };
+  WatchForGuests(&api_);
+  CUpti_SubscriberHandle handle = nullptr;
+  EXPECT_EQ(Guest("cuptiSubscribe", api_.Subscribe)(&handle, GuestCallback, &forwarded), CUPTI_SUCCESS);
+}
+
+TEST_F(BrokerThatSubscribesLater, GetsBuffersOnTheirWay) {
   api_.ActivityRegisterCallbacks = [](CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc) {
     subscribes();
     return CUPTI_SUCCESS;
   };
-  ForgetGuestsForTest();
-  WatchForGuests(&api_);
-  CUpti_SubscriberHandle handle = nullptr;
-  EXPECT_EQ(Guest("cuptiSubscribe", api_.Subscribe)(&handle, GuestCallback, &forwarded), CUPTI_SUCCESS);
-  ForgetGuestsForTest();
   WatchForGuests(&api_);
   Register();
   EXPECT_EQ(played_.calls, (std::vector<std::string>{"take back"}));

@@ -22,13 +22,12 @@ void Third(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/, CUpti_Ca
   calls.push_back(3);
 }
 
+void Fourth(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/, CUpti_CallbackId /*cbid*/) noexcept {
+  calls.push_back(4);
+}
+
 class CallbacksTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ClearApiHooksForTest();
-    calls.clear();
-  }
-  void TearDown() override { ClearApiHooksForTest(); }
   static void Dispatch(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site) {
     CUpti_CallbackData data{};
     data.callbackSite = site;
@@ -52,7 +51,8 @@ TEST_F(CallbacksTest, HooksRunInTheirOrderAtTheirSiteAndDomainOnly) {
 TEST_F(CallbacksTest, AFullPlaceAndAnIdOutOfRangeAreRefused) {
   EXPECT_TRUE(AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, 1, CUPTI_API_EXIT, First));
   EXPECT_TRUE(AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, 1, CUPTI_API_EXIT, Second));
-  EXPECT_FALSE(AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, 1, CUPTI_API_EXIT, Third));
+  EXPECT_TRUE(AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, 1, CUPTI_API_EXIT, Third));
+  EXPECT_FALSE(AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, 1, CUPTI_API_EXIT, Fourth));
   EXPECT_TRUE(AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, 1, CUPTI_API_EXIT, First)) << "there already";
   EXPECT_FALSE(AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, kMaxCallbackId, CUPTI_API_EXIT, First));
   EXPECT_FALSE(AddApiHook(CUPTI_CB_DOMAIN_NVTX, 1, CUPTI_API_EXIT, First));

@@ -31,7 +31,6 @@ using testing::Undelta;
 class DecoderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ResetLossesForTest();
     stream_ = std::make_unique<Stream>();
     ASSERT_TRUE(stream_->Init(size_t{64} << 20));
   }

@@ -11,11 +11,7 @@ namespace {
 
 class ExecutableGraphsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ClearApiHooksForTest();
-    AddExecutableGraphHooks();
-  }
-  void TearDown() override { ClearApiHooksForTest(); }
+  void SetUp() override { AddExecutableGraphHooks(); }
 
   static void Dispatch(CUpti_CallbackId cbid, CUpti_ApiCallbackSite site, const void* arguments, int result) {
     CUpti_CallbackData data{};

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "injector/base/lifecycle.h"
 #include "injector/base/lock.h"
 #include "injector/base/losses.h"
 #include "injector/capture/cupti/callbacks.h"
@@ -21,6 +20,7 @@
 #include "injector/core/recording.h"
 #include "injector/core/self_report.h"
 #include "tests/injector/support/frames.h"
+#include "tests/injector/support/lifecycle.h"
 #include "tests/injector/support/records.h"
 
 namespace gpuprobe::injector {
@@ -97,20 +97,15 @@ class SessionTest : public ::testing::Test {
  protected:
   void SetUp() override {
     fake = &fake_;
-    ResetLossesForTest();
-    ResetLifecycleForTest();
-    ClearApiHooksForTest();
     ASSERT_TRUE(MapRings());
-    ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
-    ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));
+    SetLive(true);
     stream_ = std::make_unique<Stream>();
     ASSERT_TRUE(stream_->Init(size_t{64} << 20));
     session_ = std::make_unique<CuptiSession>(stream_.get());
   }
   void TearDown() override {
     stream_->drain.Drain(UINT64_MAX);
-    ClearApiHooksForTest();
-    ResetLifecycleForTest();
+    SetLive(false);
   }
   CuptiSession::StartResult Start(uint32_t buffers = 2) { return Start(FakeApi(), buffers); }
   CuptiSession::StartResult Start(const CuptiApi& api, uint32_t buffers = 2) {

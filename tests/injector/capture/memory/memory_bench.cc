@@ -2,13 +2,13 @@
 // and the driver's below it.
 #include <benchmark/benchmark.h>
 
-#include "injector/base/lifecycle.h"
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/capture/cupti/context_devices.h"
 #include "injector/capture/memory/part.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
+#include "tests/injector/support/lifecycle.h"
 
 namespace gpuprobe::injector {
 namespace {
@@ -34,11 +34,9 @@ void Call(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* params
 void AllocationEvents(benchmark::State& state) {
   MapRings();
   host_clock.Start();
-  ResetLifecycleForTest();
-  Transition(LifecycleState::kOff, LifecycleState::kStarting);
-  Transition(LifecycleState::kStarting, LifecycleState::kLive);
-  ClearApiHooksForTest();
-  kMemoryPart.start();
+  SetLive(true);
+  static const bool once = (kMemoryPart.start(), true);
+  benchmark::DoNotOptimize(once);
   NoteContextDevice(kContext, 0);
   CUdeviceptr address = 0x1000;
   void* pointer = reinterpret_cast<void*>(address);
@@ -63,7 +61,7 @@ void AllocationEvents(benchmark::State& state) {
   }
   state.counters["time/event"] = benchmark::Counter(
       static_cast<double>(state.iterations()) * 2, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
-  ResetLifecycleForTest();
+  SetLive(false);
 }
 BENCHMARK(AllocationEvents);
 

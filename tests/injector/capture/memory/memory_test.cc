@@ -18,15 +18,8 @@ class Memory : public LiveProbe {
  protected:
   void SetUp() override {
     LiveProbe::SetUp();
-    ClearApiHooksForTest();
-    ClearContextDevicesForTest();
-    ClearPoolDevicesForTest();
     kMemoryPart.start();
     NoteContextDevice(kContext, 3);
-  }
-  void TearDown() override {
-    ClearApiHooksForTest();
-    LiveProbe::TearDown();
   }
 
   // The exit of an API function.

@@ -21,8 +21,6 @@ class Pytorch : public LiveProbe, public ::testing::WithParamInterface<Version> 
  protected:
   void SetUp() override {
     LiveProbe::SetUp();
-    pytorch::ResetForTest();
-    pytorch::ForgetObjectsForTest();
     c10_ = dlopen(GetParam().c10, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(c10_, nullptr) << dlerror();
     allocator_ = dlopen(GetParam().allocator, RTLD_NOW | RTLD_LOCAL);
@@ -33,8 +31,6 @@ class Pytorch : public LiveProbe, public ::testing::WithParamInterface<Version> 
   void TearDown() override {
     if (allocator_ != nullptr) dlclose(allocator_);
     if (c10_ != nullptr) dlclose(c10_);
-    pytorch::ResetForTest();
-    pytorch::ForgetObjectsForTest();
     LiveProbe::TearDown();
   }
 

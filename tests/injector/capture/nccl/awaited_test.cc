@@ -21,10 +21,6 @@ constexpr const char* kAwaitedKernel =
 
 class AwaitedCalls : public LiveProbe {
  protected:
-  void SetUp() override {
-    LiveProbe::SetUp();
-    ClearCommunicatorsForTest();
-  }
   void TearDown() override {
     LookAtAwaited(CurrentThread(), true);
     LiveProbe::TearDown();

@@ -9,13 +9,7 @@
 namespace gpuprobe::injector::nccl {
 namespace {
 
-class CapturedNodes : public ::testing::Test {
- protected:
-  void SetUp() override { ClearCapturedForTest(); }
-  void TearDown() override { ClearCapturedForTest(); }
-};
-
-TEST_F(CapturedNodes, ANodeHasThePlanThatItWasRememberedWith) {
+TEST(CapturedNodes, ANodeHasThePlanThatItWasRememberedWith) {
   EXPECT_FALSE(AnyCaptured());
   EXPECT_EQ(PlanOfCaptured(5).plan, 0u);
   RememberCaptured(5, {.plan = 50, .copy = 0});
@@ -26,13 +20,13 @@ TEST_F(CapturedNodes, ANodeHasThePlanThatItWasRememberedWith) {
   EXPECT_EQ(PlanOfCaptured(7).plan, 0u);
 }
 
-TEST_F(CapturedNodes, NodeZeroIsNone) {
+TEST(CapturedNodes, NodeZeroIsNone) {
   RememberCaptured(0, {.plan = 50, .copy = 0});
   EXPECT_EQ(PlanOfCaptured(0).plan, 0u);
   EXPECT_FALSE(AnyCaptured());
 }
 
-TEST_F(CapturedNodes, TheNewestAreKeptWhenThereAreTooMany) {
+TEST(CapturedNodes, TheNewestAreKeptWhenThereAreTooMany) {
   constexpr uint64_t kNodes = 20 * uint64_t{kCapturedSets} * kCapturedWays;
   for (uint64_t node = 1; node <= kNodes; ++node) RememberCaptured(node, {.plan = node + 1000, .copy = 0});
   uint64_t kept = 0;
@@ -47,7 +41,7 @@ TEST_F(CapturedNodes, TheNewestAreKeptWhenThereAreTooMany) {
   for (uint64_t node = kNodes - 500; node <= kNodes; ++node) EXPECT_NE(PlanOfCaptured(node).plan, 0u) << node;
 }
 
-TEST_F(CapturedNodes, ThreadsNeverSeeThePlanOfAnotherNode) {
+TEST(CapturedNodes, ThreadsNeverSeeThePlanOfAnotherNode) {
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([t] {

@@ -11,13 +11,7 @@ namespace {
 
 const void* Handle(uintptr_t value) { return reinterpret_cast<const void*>(value); }
 
-class Communicators : public ::testing::Test {
- protected:
-  void SetUp() override { ClearCommunicatorsForTest(); }
-  void TearDown() override { ClearCommunicatorsForTest(); }
-};
-
-TEST_F(Communicators, AHandleIsFoundUntilItIsRemoved) {
+TEST(Communicators, AHandleIsFoundUntilItIsRemoved) {
   Communicator* made = Register(Handle(0x1000), {.hash = 5, .rank = 1, .ranks = 4});
   ASSERT_NE(made, nullptr);
   EXPECT_EQ(Find(Handle(0x1000)), made);
@@ -28,7 +22,7 @@ TEST_F(Communicators, AHandleIsFoundUntilItIsRemoved) {
   EXPECT_EQ(Find(Handle(0x1000)), nullptr);
 }
 
-TEST_F(Communicators, AReusedHandleIsANewCommunicator) {
+TEST(Communicators, AReusedHandleIsANewCommunicator) {
   Communicator* first = Register(Handle(0x1000), {.hash = 5});
   const uint32_t first_id = first->id.load();
   first->collectives.store(40);
@@ -42,7 +36,7 @@ TEST_F(Communicators, AReusedHandleIsANewCommunicator) {
   EXPECT_EQ(Find(Handle(0x1000))->hash.load(), 7u);
 }
 
-TEST_F(Communicators, AFullTableRefusesAndTakesAgainAfterARemoval) {
+TEST(Communicators, AFullTableRefusesAndTakesAgainAfterARemoval) {
   std::vector<uintptr_t> taken;
   uintptr_t refused = 0;
   for (uintptr_t i = 1; i <= kMaxCommunicators + 10 && refused == 0; ++i) {
@@ -54,7 +48,7 @@ TEST_F(Communicators, AFullTableRefusesAndTakesAgainAfterARemoval) {
   EXPECT_NE(Register(Handle(refused), {}), nullptr);
 }
 
-TEST_F(Communicators, ThreadsMakeAndEndTheirOwn) {
+TEST(Communicators, ThreadsMakeAndEndTheirOwn) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (uintptr_t t = 1; t <= 4; ++t) {

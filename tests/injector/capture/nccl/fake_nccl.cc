@@ -29,6 +29,7 @@ struct State {
   std::vector<Launch> pending;
   std::vector<std::pair<ncclComm_t*, ncclComm_t>> pending_inits;
   void (*hook)(const char*, cudaStream_t, const void*) = nullptr;
+  void (*query_hook)() = nullptr;
 };
 
 State& TheState() {
@@ -101,6 +102,7 @@ const FakeNccl kTable = {
     [] { TheState() = State{}; },
     [](void (*hook)(const char*, cudaStream_t, const void*)) { TheState().hook = hook; },
     [](const char* name, ncclResult_t result) { TheState().failures[name] = result; },
+    [](void (*hook)()) { TheState().query_hook = hook; },
 };
 
 }  // namespace
@@ -127,6 +129,10 @@ ncclResult_t ncclReduceScatter(const void*, void*, size_t count, ncclDataType_t,
                                cudaStream_t stream) {
   return Issue("ReduceScatter", "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", count, comm, stream);
 }
+// What a later version may bring.
+ncclResult_t ncclConjure(ncclComm_t) { return ncclSuccess; }
+extern __attribute__((visibility("default"))) int ncclConjured;
+int ncclConjured = 1;
 // Interposable, as NCCL's own is: ncclBcast below calls it through the library's jump slot.
 ncclResult_t ncclBroadcast(const void*, void*, size_t count, ncclDataType_t, int, ncclComm_t comm,
                            cudaStream_t stream) {
@@ -236,6 +242,7 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
   *count = comm->ranks;
+  if (TheState().query_hook != nullptr) TheState().query_hook();
   return Count("CommCount");
 }
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {

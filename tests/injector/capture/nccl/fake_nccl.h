@@ -13,6 +13,8 @@ struct FakeNccl {
   void (*set_launch_hook)(void (*hook)(const char* kernel, cudaStream_t stream, const void* comm));
   // The next call of the function answers this instead of success.
   void (*fail_next)(const char* name, ncclResult_t result);
+  // Called by ncclCommCount, where a real NCCL has an NVTX range.
+  void (*set_query_hook)(void (*hook)());
 };
 
 // Exported as "fake_nccl".

@@ -2,11 +2,11 @@
 // and a group of eight.
 #include <benchmark/benchmark.h>
 
-#include "injector/base/lifecycle.h"
 #include "injector/capture/nccl/wrappers.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
+#include "tests/injector/support/lifecycle.h"
 
 namespace gpuprobe::injector::nccl {
 namespace {
@@ -55,11 +55,7 @@ ncclComm_t Comm() {
 void Prepare(bool live) {
   MapRings();
   host_clock.Start();
-  ResetLifecycleForTest();
-  if (live) {
-    Transition(LifecycleState::kOff, LifecycleState::kStarting);
-    Transition(LifecycleState::kStarting, LifecycleState::kLive);
-  }
+  SetLive(live);
   SetReal(EntryPoint::kAllReduce, reinterpret_cast<void*>(&FakeAllReduce));
   SetReal(EntryPoint::kGroupStart, reinterpret_cast<void*>(&FakeGroupStart));
   SetReal(EntryPoint::kGroupEnd, reinterpret_cast<void*>(&FakeGroupEnd));
@@ -82,7 +78,7 @@ void NcclCall(benchmark::State& state) {
     }
   }
   DiscardEvents();
-  ResetLifecycleForTest();
+  SetLive(false);
 }
 BENCHMARK(NcclCall)->ArgName("live")->Arg(1)->Arg(0);
 
@@ -102,7 +98,7 @@ void NcclGroupOfEight(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * 8);
   DiscardEvents();
-  ResetLifecycleForTest();
+  SetLive(false);
 }
 BENCHMARK(NcclGroupOfEight);
 

@@ -65,8 +65,6 @@ class NoAllocation : public LiveProbe {
     if (!testing::kAllocationsAreCounted) GTEST_SKIP() << "the sanitizer's allocator is not counted";
     LiveProbe::SetUp();
     host_clock.Start();
-    ClearCommunicatorsForTest();
-    ClearCapturedForTest();
     SetReal(EntryPoint::kAllReduce, AllReduce);
     SetReal(EntryPoint::kSend, Send);
     SetReal(EntryPoint::kGroupStart, GroupStart);
@@ -77,7 +75,6 @@ class NoAllocation : public LiveProbe {
   }
   void TearDown() override {
     if (!testing::kAllocationsAreCounted) return;
-    host_clock.StopForTest();
     LiveProbe::TearDown();
   }
 
@@ -189,7 +186,6 @@ bool TellPlugin(const Profiler& table, void* context) {
 }
 
 TEST_F(NoAllocation, WhatNcclTellsItsPlugin) {
-  ClearPluginForTest();
   void* old = nullptr;
   void* now = nullptr;
   int mask = 0;

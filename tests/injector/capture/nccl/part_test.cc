@@ -5,6 +5,7 @@
 
 #include "injector/base/environment.h"
 #include "injector/capture/cupti/callbacks.h"
+#include "injector/capture/cupti/driver_calls.h"
 #include "injector/capture/cupti/graph_calls.h"
 #include "injector/capture/cupti/launches.h"
 #include "injector/capture/cupti/main_thread_waits.h"
@@ -28,14 +29,8 @@ class NcclPart : public LiveProbe {
  protected:
   void SetUp() override {
     LiveProbe::SetUp();
-    ClearApiHooksForTest();
-    nccl::ClearCommunicatorsForTest();
     nccl::Register(&comm_, {.hash = 1, .rank = 0, .ranks = 2, .device = 0});
     kNcclPart.start();
-  }
-  void TearDown() override {
-    ClearApiHooksForTest();
-    LiveProbe::TearDown();
   }
 
   static void Enter(CUpti_CallbackId cbid, const void* params, uint32_t correlation,
@@ -53,9 +48,8 @@ class NcclPart : public LiveProbe {
   int comm_ = 0;
 };
 
-TEST_F(NcclPart, NcclGetsAPluginOnlyIfItsCallsAreRecorded) {
+TEST(NcclPartStarts, WithAPluginOnlyIfCallsAreRecorded) {
   unsetenv("NCCL_PROFILER_PLUGIN");
-  ForgetAnswersForTest();
   recording.kinds = kRecordKernels;
   kNcclPart.start();
   recording = {};
@@ -65,13 +59,13 @@ TEST_F(NcclPart, NcclGetsAPluginOnlyIfItsCallsAreRecorded) {
 }
 
 // A function that three parts want needs a larger table: kHooksPerSite.
-TEST_F(NcclPart, EveryHookOfAWholeRunFindsItsPlace) {
+TEST(NcclPartStarts, InAWholeRunWhereEveryHookFindsItsPlace) {
   recording = {};
-  ClearApiHooksForTest();
   StartParts();
   AddLaunchHooks();
   AddGraphHooks();
   AddWaitHooks();
+  AddDriverCallHooks();
   EXPECT_TRUE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2))
       << "the memory part";
   EXPECT_TRUE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel));

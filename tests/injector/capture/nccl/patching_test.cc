@@ -11,6 +11,7 @@
 #include "injector/capture/nccl/providers.h"
 #include "injector/capture/nccl/real_functions.h"
 #include "injector/capture/nccl/torn_groups.h"
+#include "injector/capture/nccl/unknown_functions.h"
 #include "injector/core/self_report.h"
 #include "tests/injector/capture/nccl/fake_nccl.h"
 #include "tests/injector/live_probe.h"
@@ -24,7 +25,6 @@ class Patching : public LiveProbe {
  protected:
   void SetUp() override {
     LiveProbe::SetUp();
-    ClearCommunicatorsForTest();
     nccl_ = dlopen(FAKE_NCCL_A, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(nccl_, nullptr) << dlerror();
     fake_ = Fake(nccl_);
@@ -45,12 +45,12 @@ class Patching : public LiveProbe {
   // would be held (torn_groups_test.cc).
   static void Patch() {
     PatchLoadedObjects();
-    CurrentThread().nccl_patches_seen = LatePatches();
+    CallsOf(CurrentThread()).patches_seen = LatePatches();
   }
 
   // Calls through the library's own relocations; the number of records.
   static size_t RecordsOf(void* victim) {
-    CurrentThread().nccl_patches_seen = LatePatches();
+    CallsOf(CurrentThread()).patches_seen = LatePatches();
     ncclComm_t comm = nullptr;
     EXPECT_EQ(In<ncclResult_t (*)(ncclComm_t*, int)>(victim, "victim_init")(&comm, 4), ncclSuccess);
     EXPECT_EQ(In<AllReduceCall>(victim, "victim_all_reduce")(comm, 8), ncclSuccess);
@@ -76,6 +76,29 @@ TEST_P(PatchingVariants, ACallIsSeenOnceAfterPatchingAndNotBefore) {
   EXPECT_EQ(fake_->calls("AllReduce"), 1);
   EXPECT_EQ(PatchLoadedObjects(), 0u) << "a second scan finds nothing to do";
   EXPECT_EQ(RecordsOf(victim), 1u);
+  dlclose(victim);
+}
+
+TEST_P(PatchingVariants, FunctionsThatOnlyNcclKnowsAreNotedAndNotThoseOfPluginsNorData) {
+  void* victim = dlopen(GetParam(), RTLD_LAZY | RTLD_LOCAL);
+  ASSERT_NE(victim, nullptr) << dlerror();
+  Patch();
+  EXPECT_EQ(In<int (*)(ncclComm_t)>(victim, "victim_conjure")(nullptr), 4);
+  Patch();
+  uint32_t imports = 0;
+  EXPECT_STREQ(UnknownFunction(0, &imports), "Conjure");
+  EXPECT_EQ(imports, 1u);
+  EXPECT_STREQ(UnknownFunction(1, &imports), "");
+  EXPECT_EQ(OtherUnknownFunctions(), 0u);
+
+  const auto look_up = In<void* (*)(void*, const char*)>(victim, "victim_lookup");
+  EXPECT_NE(look_up(victim, "ncclIbMalloc"), nullptr);
+  EXPECT_NE(look_up(victim, "ncclNIbDevs"), nullptr);
+  EXPECT_NE(look_up(nccl_, "ncclConjured"), nullptr);
+  EXPECT_STREQ(UnknownFunction(1, &imports), "");
+  EXPECT_NE(look_up(nccl_, "ncclConjure"), nullptr);
+  EXPECT_STREQ(UnknownFunction(0, &imports), "Conjure");
+  EXPECT_EQ(imports, 2u) << "the look-up is one more";
   dlclose(victim);
 }
 

@@ -79,14 +79,7 @@ class PluginChain : public LiveProbe {
  protected:
   void SetUp() override {
     LiveProbe::SetUp();
-    ClearChainsForTest();
-    ClearPluginForTest();
-    ClearCommunicatorsForTest();
     other_plugin = &other_;
-  }
-  void TearDown() override {
-    ClearChainsForTest();
-    LiveProbe::TearDown();
   }
 
   static const abi::Profiler4* Chained4() {

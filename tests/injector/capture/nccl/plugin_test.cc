@@ -18,12 +18,6 @@ constexpr PluginCall kSend{EntryPoint::kSend, 7, -1, 2, 10, 0, 1};
 
 class Plugin : public LiveProbe {
  protected:
-  void SetUp() override {
-    LiveProbe::SetUp();
-    ClearCommunicatorsForTest();
-    ClearPluginForTest();
-  }
-
   static void Launch(uint32_t correlation) {
     const Guard guard;
     ASSERT_TRUE(guard);
@@ -217,9 +211,7 @@ class Offer : public ::testing::Test {
   void SetUp() override {
     unsetenv("NCCL_PROFILER_PLUGIN");
     unsetenv("NCCL_NET_PLUGIN");
-    ForgetAnswersForTest();
   }
-  void TearDown() override { SetUp(); }
 };
 
 TEST_F(Offer, OurselvesWhenNobodyChoseAPlugin) {

@@ -1,7 +1,8 @@
 // A program as the preloaded library meets it; says what happened on stdout. One of:
 //   linked      calls NCCL that it is linked against
 //   module FILE calls it through a module that is loaded later, with its NCCL, in a scope of its own (as
-//   Python does) absent      finds our symbols in a process without NCCL
+//   Python does)
+//   absent      looks for NCCL in a process without it
 #include <dlfcn.h>
 #include <nccl.h>
 

@@ -6,9 +6,11 @@
 #include <map>
 #include <string>
 
+#include "injector/base/losses.h"
 #include "injector/capture/nccl/captured_nodes.h"
 #include "injector/capture/nccl/wrappers.h"
 #include "injector/core/guard.h"
+#include "injector/core/host_state.h"
 #include "tests/injector/capture/nccl/fake_nccl.h"
 #include "tests/injector/live_probe.h"
 
@@ -47,8 +49,6 @@ class Scopes : public LiveProbe {
  protected:
   void SetUp() override {
     LiveProbe::SetUp();
-    ClearCommunicatorsForTest();
-    ClearCapturedForTest();
     library_ = dlopen(FAKE_NCCL_A, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library_, nullptr) << dlerror();
     fake_ = reinterpret_cast<const FakeNccl* (*)()>(dlsym(library_, "fake_nccl"))();
@@ -408,6 +408,73 @@ TEST_F(Scopes, ConfigurationsWithoutTheFieldHaveNoName) {
   }
 }
 
+TEST_F(Scopes, ACommunicatorIsBeingCreatedUntilTheCallReturnsOrTheGroupEnds) {
+  CommunicatorCreation creation;
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(Nccl::CommInitRank(&comm, 4, id_, 3), ncclSuccess);
+  const uint64_t hash = Only<CommunicatorEvent>(Events()).at(0).hash;
+  EXPECT_FALSE(creating_communicator.Read(&creation));
+  Nccl::GroupStart();
+  ASSERT_EQ(Nccl::CommInitRank(&comm, 4, id_, 3), ncclSuccess);
+  ASSERT_TRUE(creating_communicator.Read(&creation));
+  EXPECT_EQ(creation.hash, hash);
+  EXPECT_EQ(creation.rank, 3);
+  EXPECT_EQ(creation.ranks, 4);
+  EXPECT_NE(creation.since_ns, 0u);
+  Nccl::GroupEnd();
+  EXPECT_FALSE(creating_communicator.Read(&creation));
+}
+
+TEST_F(Scopes, ACommunicatorThatCouldNotBeCreatedIsNotedWithItsResult) {
+  CommunicatorCreation creation;
+  ncclComm_t comm = nullptr;
+  fake_->fail_next("CommInitRank", ncclSystemError);
+  ASSERT_EQ(Nccl::CommInitRank(&comm, 4, id_, 3), ncclSystemError);
+  EXPECT_FALSE(creating_communicator.Read(&creation));
+  ASSERT_TRUE(refused_communicator.Read(&creation));
+  EXPECT_EQ(creation.result, ncclSystemError);
+  EXPECT_EQ(creation.rank, 3);
+}
+
+TEST_F(Scopes, ACommunicatorThatDoesNotBlockIsBeingCreatedUntilNcclSaysOtherwise) {
+  CommunicatorCreation creation;
+  ncclComm_t comm = nullptr;
+  ncclResult_t state = ncclSuccess;
+  ASSERT_EQ(Nccl::CommInitRankConfig(&comm, 4, id_, 1, nullptr), ncclInProgress);
+  ASSERT_TRUE(creating_communicator.Read(&creation));
+  EXPECT_EQ(creation.result, ncclInProgress);
+  EXPECT_EQ(creation.rank, 1);
+  fake_->fail_next("CommGetAsyncError", ncclInProgress);
+  Nccl::CommGetAsyncError(comm, &state);
+  EXPECT_TRUE(creating_communicator.Read(&creation));
+  Nccl::CommGetAsyncError(comm, &state);
+  EXPECT_FALSE(creating_communicator.Read(&creation));
+  // The program abandons it.
+  ASSERT_EQ(Nccl::CommInitRankConfig(&comm, 4, id_, 1, nullptr), ncclInProgress);
+  ASSERT_TRUE(creating_communicator.Read(&creation));
+  Nccl::CommAbort(comm);
+  EXPECT_FALSE(creating_communicator.Read(&creation));
+  // The next one is noted, whichever thread creates it.
+  Nccl::GroupStart();
+  ASSERT_EQ(Nccl::CommInitRank(&comm, 4, id_, 3), ncclSuccess);
+  EXPECT_TRUE(creating_communicator.Read(&creation));
+  Nccl::GroupEnd();
+  EXPECT_FALSE(creating_communicator.Read(&creation));
+}
+
+TEST_F(Scopes, ACommunicatorIsNotedWhileItGrows) {
+  CommunicatorCreation creation;
+  const ncclComm_t parent = Make(1, 4);
+  ncclComm_t grown = nullptr;
+  Nccl::GroupStart();
+  Nccl::CommGrow(parent, 6, nullptr, -1, &grown, nullptr);
+  ASSERT_TRUE(creating_communicator.Read(&creation));
+  EXPECT_EQ(creation.parent, Find(parent)->hash.load());
+  EXPECT_EQ(creation.ranks, 6);
+  Nccl::GroupEnd();
+  EXPECT_FALSE(creating_communicator.Read(&creation));
+}
+
 TEST_F(Scopes, AGrownCommunicatorHasNoNameOfOurs) {
   const ncclComm_t parent = Make(1, 4);
   ncclComm_t of_old = nullptr;
@@ -468,6 +535,25 @@ TEST_F(Scopes, AnUnknownCommunicatorIsAskedForItsRankOnce) {
   EXPECT_EQ(made[0].ranks, 4);
   EXPECT_EQ(fake_->calls("CommUserRank"), 1);
   EXPECT_EQ(Only<CollectiveEvent>(events).size(), 2u);
+}
+
+TEST_F(Scopes, WhatNcclDoesWhenTheProbeAsksItIsNotLost) {
+  static int queries;
+  queries = 0;
+  fake_->set_query_hook([] {
+    ++queries;
+    if (const Guard guard; !guard) CountRefused();  // as the handler of an NVTX range does
+  });
+  ncclComm_t comm = nullptr;  // made past the wrappers
+  reinterpret_cast<ncclResult_t (*)(ncclComm_t*, int, ncclUniqueId, int)>(
+      dlsym(library_, "ncclCommInitRank"))(&comm, 4, id_, 3);
+  AllReduce(comm);
+  const uint64_t lost = LossCount(wire::LossReason::kLossInterrupted);
+  int ranks = 0;
+  Nccl::CommCount(comm, &ranks);
+  fake_->set_query_hook(nullptr);
+  EXPECT_GE(queries, 2) << "the probe asked, and so did the program";
+  EXPECT_EQ(lost, 0u);
 }
 
 TEST_F(Scopes, TheEndOfACommunicatorIsReported) {

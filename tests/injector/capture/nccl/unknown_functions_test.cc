@@ -10,9 +10,6 @@ namespace {
 
 class UnknownFunctions : public ::testing::Test {
  protected:
-  void SetUp() override { ForgetUnknownFunctionsForTest(); }
-  void TearDown() override { ForgetUnknownFunctionsForTest(); }
-
   // By name, how many objects import it.
   static std::map<std::string, uint32_t> All() {
     std::map<std::string, uint32_t> all;

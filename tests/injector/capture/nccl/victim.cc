@@ -5,6 +5,18 @@
 extern "C" {
 // NOLINTBEGIN(readability-identifier-naming): as C libraries name their functions
 
+// A function and a datum of a later NCCL's.
+ncclResult_t ncclConjure(ncclComm_t comm);
+extern int ncclConjured;
+// Its own, as network plugins name theirs.
+int ncclIbMalloc(int bytes);
+int ncclIbMalloc(int bytes) { return bytes; }
+extern int ncclNIbDevs;
+int ncclNIbDevs = 3;
+int victim_conjure(ncclComm_t comm) {
+  return ncclIbMalloc(ncclNIbDevs) + ncclConjured + static_cast<int>(ncclConjure(comm));
+}
+
 ncclResult_t victim_init(ncclComm_t* comm, int ranks) {
   ncclUniqueId id;
   ncclGetUniqueId(&id);

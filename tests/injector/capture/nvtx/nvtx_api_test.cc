@@ -296,7 +296,9 @@ TEST_F(Nvtx, NamesThatFindNoPlaceAreCounted) {
   const uint64_t before = LossCount(wire::LossReason::kLossDefinitionsFull);
   for (uint32_t i = 0; i < kEarlyNames + 3; ++i) nvtxNameCategoryA(i, "name");
   EXPECT_EQ(LossCount(wire::LossReason::kLossDefinitionsFull), before + 3);
-  ForgetNamesForTest();
+}
+
+TEST_F(Nvtx, NamesAfterTheEndAreNotKept) {
   CloseLifecycle();
   nvtxNameCategoryA(7, "nobody will ask");
   Switch(true);
@@ -357,7 +359,6 @@ TEST_F(Nvtx, TheMainThreadsInnermostRangeIsPublished) {
 }
 
 TEST_F(Nvtx, TablesThatAreFullGiveHandlesWithoutNames) {
-  ClearTablesForTest();
   for (size_t i = 0; i < kMaxDomains * 2; ++i) {
     EXPECT_NE(CreateDomain("domain" + std::to_string(i)), nullptr);
   }
@@ -370,7 +371,6 @@ TEST_F(Nvtx, TablesThatAreFullGiveHandlesWithoutNames) {
   std::vector<uint64_t> ids;
   for (size_t i = 1; i <= kMaxOpenRanges + 100; ++i) ids.push_back(OpenRange(i));
   for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(CloseRange(ids[i]), i + 1);
-  ClearTablesForTest();
 }
 
 TEST_F(Nvtx, StrangeTablesAreRefused) {

@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "injector/base/lifecycle.h"
 #include "injector/capture/nvtx/handlers.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/host_clock.h"
 #include "injector/core/thread_state.h"
+#include "tests/injector/support/lifecycle.h"
 
 // NVTX calls this on its first use, when no library is named in the environment.
 [[maybe_unused]] const bool kPlaced = [] {
@@ -27,11 +27,7 @@ void DiscardEvents() {
 void NvtxPushPop(benchmark::State& state) {
   MapRings();
   host_clock.Start();
-  ResetLifecycleForTest();
-  if (state.range(0) != 0) {
-    Transition(LifecycleState::kOff, LifecycleState::kStarting);
-    Transition(LifecycleState::kStarting, LifecycleState::kLive);
-  }
+  SetLive(state.range(0) != 0);
   int since_drain = 0;
   for (auto _ : state) {
     nvtxRangePushA("forward");
@@ -42,7 +38,7 @@ void NvtxPushPop(benchmark::State& state) {
     }
   }
   DiscardEvents();
-  ResetLifecycleForTest();
+  SetLive(false);
 }
 BENCHMARK(NvtxPushPop)->ArgName("live")->Arg(1)->Arg(0);
 
@@ -50,16 +46,14 @@ BENCHMARK(NvtxPushPop)->ArgName("live")->Arg(1)->Arg(0);
 void NvtxPushPopFromTheHeap(benchmark::State& state) {
   MapRings();
   host_clock.Start();
-  ResetLifecycleForTest();
-  Transition(LifecycleState::kOff, LifecycleState::kStarting);
-  Transition(LifecycleState::kStarting, LifecycleState::kLive);
+  SetLive(true);
   const std::string name = "aten::addmm, seq = 123456";
   for (auto _ : state) {
     nvtxRangePushA(name.c_str());
     nvtxRangePop();
     DiscardEvents();
   }
-  ResetLifecycleForTest();
+  SetLive(false);
 }
 BENCHMARK(NvtxPushPopFromTheHeap);
 
@@ -67,9 +61,7 @@ BENCHMARK(NvtxPushPopFromTheHeap);
 void NvtxPushPopWithAttributesOnTheStack(benchmark::State& state) {
   MapRings();
   host_clock.Start();
-  ResetLifecycleForTest();
-  Transition(LifecycleState::kOff, LifecycleState::kStarting);
-  Transition(LifecycleState::kStarting, LifecycleState::kLive);
+  SetLive(true);
   for (auto _ : state) {
     nvtxEventAttributes_t attributes{};
     attributes.version = NVTX_VERSION;
@@ -80,7 +72,7 @@ void NvtxPushPopWithAttributesOnTheStack(benchmark::State& state) {
     nvtxRangePop();
     DiscardEvents();
   }
-  ResetLifecycleForTest();
+  SetLive(false);
 }
 BENCHMARK(NvtxPushPopWithAttributesOnTheStack);
 

@@ -29,12 +29,6 @@ nvtxPayloadSchemaEntry_t Entry(uint64_t type, const char* name, uint64_t offset 
 
 class Payloads : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ForgetSchemasForTest();
-    ClearTablesForTest();
-    ResetLossesForTest();
-  }
-
   static uint64_t Register(const std::vector<nvtxPayloadSchemaEntry_t>& entries, const void* domain = nullptr,
                            uint64_t id = 0, size_t pack = 0,
                            uint64_t type = NVTX_PAYLOAD_SCHEMA_TYPE_STATIC) {
@@ -192,14 +186,12 @@ TEST(PayloadExtensionTest, EveryDomainIsEnabledUntilTheProbeIsClosed) {
   ASSERT_EQ(PlaceExtensionHandlers(&module), 1);
   auto* enabled = reinterpret_cast<uint8_t (*)(nvtxDomainHandle_t)>(slots[NVTX3EXT_CBID_nvtxDomainIsEnabled]);
   ASSERT_NE(enabled, nullptr);
-  ResetLifecycleForTest();
   EXPECT_EQ(enabled(nullptr), 1) << "before CUDA starts, too: it is asked once";
   ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
   ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));
   EXPECT_EQ(enabled(nullptr), 1);
   CloseLifecycle();
   EXPECT_EQ(enabled(nullptr), 0);
-  ResetLifecycleForTest();
 }
 
 }  // namespace

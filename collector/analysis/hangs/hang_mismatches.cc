@@ -1,0 +1,76 @@
+#include "collector/analysis/hangs/hang_mismatches.h"
+
+#include <algorithm>
+
+#include "collector/analysis/hangs/hang_calls.h"
+#include "collector/analysis/hangs/hang_evidence.h"
+#include "collector/analysis/thresholds.h"
+#include "collector/analysis/trust/duplicate_ranks.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+using model::IssuedCalls;
+
+// The signature that most ranks used is taken for the right one, unless two are used equally often.
+Hang Describe(const model::JobModel& job, const IssuedCalls::Mismatched& m,
+              const IssuedCalls::Communicator& comm, uint64_t oldest_ns, uint64_t now_ns) {
+  const IssuedCalls::Call& call = m.call;
+  std::vector<int> votes(call.signatures.size());
+  for (const IssuedCalls::Issue& issue : call.issues) ++votes[issue.signature];
+  const auto most = static_cast<uint32_t>(std::max_element(votes.begin(), votes.end()) - votes.begin());
+  Hang hang = HangInCall(job, m.hash, comm, call);
+  hang.kind = Hang::Kind::kMismatch;
+  hang.culprit_known = std::count(votes.begin(), votes.end(), votes[most]) == 1;
+  hang.shape = ShapeOfCall(job, call, most);
+  hang.issued = votes[most];
+  hang.since_ns = oldest_ns;
+  hang.over = call.seq < comm.finished;
+  hang.waiting_ns = hang.over ? 0 : Since(now_ns, oldest_ns);
+  for (const IssuedCalls::Issue& issue : call.issues) {
+    if (issue.signature == most && hang.culprit_known) continue;
+    if (hang.ranks.size() >= Hang::kMaxRanks) {
+      ++hang.ranks_left_out;
+      continue;
+    }
+    const uint32_t process = comm.ranks[static_cast<size_t>(issue.comm_rank)].process;
+    hang.ranks.push_back(DescribeRank(*job.processes()[process], HangRank::State::kIssuedOtherwise, now_ns));
+    hang.ranks.back().label = ProcessLabels(job).Of(*job.processes()[process]);
+    hang.ranks.back().shape = ShapeOfCall(job, call, issue.signature);
+  }
+  return hang;
+}
+
+}  // namespace
+
+Mismatches FindMismatches(const model::JobModel& job, uint64_t now_ns, uint64_t after_ns) {
+  Mismatches out;
+  std::map<uint64_t, size_t> first;  // communicator -> index into out.hangs
+  for (const IssuedCalls::Mismatched& m : job.issued().Mismatches()) {
+    const auto comm = job.issued().communicators().find(m.hash);
+    if (comm == job.issued().communicators().end()) continue;
+    const auto known = first.find(m.hash);
+    if (known != first.end()) ++out.hangs[known->second].mismatches_after;
+    uint64_t newest_ns = 0;
+    uint64_t oldest_ns = UINT64_MAX;
+    for (const IssuedCalls::Issue& issue : m.call.issues) {
+      newest_ns = std::max(newest_ns, issue.issue_ns);
+      oldest_ns = std::min(oldest_ns, issue.issue_ns);
+    }
+    const bool over = m.call.seq < comm->second.finished;
+    const bool by_all = m.call.issues.size() >= comm->second.heard;
+    if (known != first.end()) {
+      const bool hangs = !over && by_all && Since(now_ns, newest_ns) >= after_ns;
+      if (!hangs || !out.first.try_emplace(m.hash, m.call.seq).second) continue;
+    } else {
+      // With more ranks still to report, the majority may be another.
+      if (!by_all && Since(now_ns, newest_ns) < thresholds::kHangHeardWithinNs) continue;
+      first[m.hash] = out.hangs.size();
+      if (!over) out.first[m.hash] = m.call.seq;
+    }
+    out.hangs.push_back(Describe(job, m, comm->second, oldest_ns, now_ns));
+  }
+  return out;
+}
+
+}  // namespace gpuprobe::analysis

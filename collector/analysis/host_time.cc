@@ -1,0 +1,396 @@
+#include "collector/analysis/host_time.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "collector/analysis/median.h"
+#include "collector/model/job/job_model.h"
+#include "collector/records/system_calls.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+using model::HostPlace;
+using model::HostPlaces;
+using model::IdleCause;
+
+constexpr size_t kMostPlaces = 8;  // of a cause, in a report
+// A detail belongs to a line if this share of its time has it.
+constexpr double kDetailShare = 0.5;
+
+// What the details of one line add up to, by value.
+template <typename T>
+class Tally {
+ public:
+  void Add(const T& value, double ns) {
+    ns_[value] += ns;
+    all_ns_ += ns;
+  }
+  // The one with most time, if it has enough of it.
+  std::optional<T> Most() const {
+    const auto most = Find();
+    if (most == ns_.end() || most->second < kDetailShare * all_ns_) return std::nullopt;
+    return most->first;
+  }
+  // REQUIRES: there is one.
+  const T& Largest() const { return Find()->first; }
+
+ private:
+  typename std::map<T, double>::const_iterator Find() const {
+    return std::max_element(ns_.begin(), ns_.end(),
+                            [](const auto& a, const auto& b) { return a.second < b.second; });
+  }
+
+  std::map<T, double> ns_;
+  double all_ns_ = 0;
+};
+
+// A line of the program, or where that is not known what is. Functions of one line are one: a generator
+// expression has a function of its own.
+struct LineKey {
+  bool no_cpu = false;
+  std::string file;
+  uint32_t line = 0;
+  std::string call;  // without a line
+
+  bool operator<(const LineKey& other) const {
+    return std::tie(no_cpu, file, line, call) < std::tie(other.no_cpu, other.file, other.line, other.call);
+  }
+};
+
+class Line {
+ public:
+  using Function = std::pair<std::string, std::string>;  // and its file
+
+  void Add(const model::ProcessModel& process, const HostPlace& place, double ns, uint64_t samples) {
+    ns_ += ns;
+    samples_ += samples;
+    const auto text = [&](uint32_t id) { return id == 0 ? std::string() : process.String(id); };
+    call_.Add({place.kind == HostPlace::Kind::kMemoryCall, CallName(text(place.call))}, ns);
+    file_.Add({place.system_call < 0 ? "" : model::SystemCallOf(place.system_call).name, text(place.file)},
+              ns);
+    task_.Add(place.task, ns);
+    const Function at{text(place.at.function), text(place.at.file)};
+    own_.Add(text(place.own.function != 0 ? place.own.function : place.at.function), ns);
+    at_.Add(at, ns);
+    lines_[at].Add(place.at.line, ns);
+  }
+  double ns() const { return ns_; }
+
+  HostPlaceReport Report(const LineKey& key, double steps) const {
+    HostPlaceReport out{.no_cpu = key.no_cpu, .ns_per_step = ns_ / steps, .samples = samples_};
+    if (key.no_cpu) return out;
+    if (const auto call = call_.Most()) std::tie(out.memory_call, out.call) = *call;
+    if (const auto file = file_.Most()) std::tie(out.system_call, out.file) = *file;
+    out.task = task_.Most().value_or(model::HostTask::kUnknown);
+    if (const auto at = at_.Most(); at.has_value() && !at->first.empty())
+      out.python.push_back({.function = at->first, .file = at->second, .line = MostOf(lines_.at(*at))});
+    if (key.line == 0 && key.file.empty()) return out;
+    const PythonFrame own{.function = own_.Largest(), .file = key.file, .line = key.line};
+    const bool same = !out.python.empty() && out.python.front().file == own.file &&
+                      (out.python.front().line == own.line || out.python.front().function == own.function);
+    if (same) out.python.clear();
+    out.python.push_back(own);
+    return out;
+  }
+
+  static std::string CallName(const std::string& name) {
+    return std::string(absl::StripSuffix(absl::StripSuffix(name, "_v2"), "_v3"));
+  }
+
+ private:
+  struct Lines {
+    std::map<uint32_t, double> ns;
+    void Add(uint32_t line, double more_ns) { ns[line] += more_ns; }
+  };
+  static uint32_t MostOf(const Lines& lines) {
+    return std::max_element(lines.ns.begin(), lines.ns.end(),
+                            [](const auto& a, const auto& b) { return a.second < b.second; })
+        ->first;
+  }
+
+  double ns_ = 0;
+  uint64_t samples_ = 0;
+  Tally<std::pair<bool, std::string>> call_;
+  Tally<std::pair<std::string, std::string>> file_;
+  Tally<model::HostTask> task_;
+  Tally<std::string> own_;
+  Tally<Function> at_;
+  std::map<Function, Lines> lines_;
+};
+
+class Lines {
+ public:
+  void Add(const model::ProcessModel& process, const HostPlace& place, double ns, uint64_t samples) {
+    lines_[KeyOf(process, place)].Add(process, place, ns, samples);
+    samples_ += samples;
+  }
+  bool empty() const { return lines_.empty(); }
+  uint64_t samples() const { return samples_; }
+  const std::map<LineKey, Line>& all() const { return lines_; }
+
+  // Most time first, all of them.
+  std::vector<HostPlaceReport> Report(double steps) const {
+    double all_ns = 0;
+    std::vector<HostPlaceReport> out;
+    for (const auto& [key, line] : lines_) {
+      all_ns += line.ns();
+      out.push_back(line.Report(key, steps));
+      out.back().of_samples = samples_;
+    }
+    for (HostPlaceReport& place : out) place.share = all_ns > 0 ? place.ns_per_step * steps / all_ns : 0;
+    std::stable_sort(out.begin(), out.end(), [](const HostPlaceReport& a, const HostPlaceReport& b) {
+      return a.ns_per_step > b.ns_per_step;
+    });
+    return out;
+  }
+
+ private:
+  static LineKey KeyOf(const model::ProcessModel& process, const HostPlace& place) {
+    LineKey key{.no_cpu = place.kind == HostPlace::Kind::kNoCpu, .file = {}, .call = {}};
+    if (key.no_cpu) return key;
+    const model::HostLine& line = place.own.function != 0 ? place.own : place.at;
+    if (line.function != 0) {
+      key.file = line.file == 0 ? "" : process.String(line.file);
+      key.line = line.line;
+    } else if (place.call != 0) {
+      key.call = Line::CallName(process.String(place.call));
+    } else if (place.system_call >= 0) {
+      key.call = model::SystemCallOf(place.system_call).name;
+    }
+    return key;
+  }
+
+  std::map<LineKey, Line> lines_;
+  uint64_t samples_ = 0;
+};
+
+const model::Distribution& IdleOf(const model::StepStatistics& statistics, IdleCause cause) {
+  switch (cause) {
+    case IdleCause::kHostBound:
+      return statistics.host_bound_ns;
+    case IdleCause::kInput:
+      return statistics.input_ns;
+    case IdleCause::kSync:
+      return statistics.sync_ns;
+    case IdleCause::kMemory:
+      return statistics.memory_ns;
+    case IdleCause::kBlocked:
+      return statistics.blocked_ns;
+    default:
+      return statistics.pause_ns;
+  }
+}
+
+HostTimeReport HostTimeOf(std::span<const model::Member> members, IdleCause cause) {
+  HostTimeReport out{.cause = cause};
+  Lines lines;
+  double steps = 0;
+  double known_ns = 0;
+  for (const model::Member& member : members) {
+    const model::StepStatistics& statistics = member.steps().statistics();
+    const HostPlaces& places = member.steps().host_places();
+    steps += static_cast<double>(statistics.total_ns.count());
+    out.ns_per_step += static_cast<double>(IdleOf(statistics, cause).total());
+    out.other_ns_per_step += static_cast<double>(places.other(cause).ns);
+    out.samples += places.other(cause).samples;
+    for (const auto& [key, total] : places.places()) {
+      if (key.first != cause) continue;
+      lines.Add(*member.process, key.second, static_cast<double>(total.time.ns), total.time.samples);
+      known_ns += static_cast<double>(total.time.ns);
+    }
+  }
+  if (lines.empty() || steps == 0) return out;
+  out.samples += lines.samples();
+  out.not_sampled_ns_per_step = std::max(out.ns_per_step - out.other_ns_per_step - known_ns, 0.0) / steps;
+  out.ns_per_step /= steps;
+  out.other_ns_per_step /= steps;
+  out.places = lines.Report(steps);
+  for (size_t i = kMostPlaces; i < out.places.size(); ++i) out.other_ns_per_step += out.places[i].ns_per_step;
+  if (out.places.size() > kMostPlaces) out.places.resize(kMostPlaces);
+  return out;
+}
+
+}  // namespace
+
+std::vector<HostTimeReport> HostTimeOf(std::span<const model::Member> members) {
+  std::vector<HostTimeReport> out;
+  for (size_t i = 0; i < model::kIdleCauses; ++i) {
+    HostTimeReport cause = HostTimeOf(members, static_cast<IdleCause>(i));
+    if (!cause.places.empty()) out.push_back(std::move(cause));
+  }
+  return out;
+}
+
+std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<const model::Member> members,
+                                          std::span<const uint64_t> steps) {
+  Lines lines;
+  for (const model::Member& member : members) {
+    for (const auto& [key, total] : member.steps().host_places().places()) {
+      if (key.first == IdleCause::kBlocked) continue;
+      for (const HostPlaces::Step& step : total.longest) {
+        const uint64_t number = step.index + static_cast<uint64_t>(job.comparison().alignment().Behind(
+                                                 member.number, step.index));
+        if (std::find(steps.begin(), steps.end(), number) == steps.end()) continue;
+        lines.Add(*member.process, key.second, static_cast<double>(step.time.ns), step.time.samples);
+      }
+    }
+  }
+  std::vector<HostPlaceReport> places =
+      lines.Report(static_cast<double>(std::max<size_t>(steps.size() * members.size(), 1)));
+  if (places.size() > kMostPlaces) places.resize(kMostPlaces);
+  return places;
+}
+
+std::vector<HostPlaceReport> HostPlacesBeyond(const model::Member& member,
+                                              std::span<const model::Member> all) {
+  const auto lines_of = [](const model::Member& of) {
+    Lines lines;
+    for (const auto& [key, total] : of.steps().host_places().places())
+      if (key.first != IdleCause::kBlocked)
+        lines.Add(*of.process, key.second, static_cast<double>(total.time.ns), total.time.samples);
+    return lines;
+  };
+  const auto steps_of = [](const model::Member& of) {
+    return std::max(static_cast<double>(of.steps().statistics().total_ns.count()), 1.0);
+  };
+  const Lines own = lines_of(member);
+  std::map<LineKey, std::vector<double>> others;
+  for (const auto& [key, line] : own.all()) others[key];
+  for (const model::Member& other : all) {
+    if (other.number == member.number || other.steps().count() == 0) continue;
+    const Lines lines = lines_of(other);
+    for (auto& [key, ns] : others) {
+      const auto found = lines.all().find(key);
+      ns.push_back(found == lines.all().end() ? 0 : found->second.ns() / steps_of(other));
+    }
+  }
+  std::vector<HostPlaceReport> out;
+  double all_ns = 0;
+  for (const auto& [key, line] : own.all()) {
+    HostPlaceReport place = line.Report(key, steps_of(member));
+    place.of_samples = own.samples();
+    if (!others[key].empty()) place.ns_per_step -= UpperMedian(others[key]);
+    if (place.ns_per_step <= 0) continue;
+    all_ns += place.ns_per_step;
+    out.push_back(std::move(place));
+  }
+  for (HostPlaceReport& place : out) place.share = place.ns_per_step / all_ns;
+  std::stable_sort(out.begin(), out.end(), [](const HostPlaceReport& a, const HostPlaceReport& b) {
+    return a.ns_per_step > b.ns_per_step;
+  });
+  if (out.size() > kMostPlaces) out.resize(kMostPlaces);
+  return out;
+}
+
+const HostTimeReport* HostTimeOf(const std::vector<HostTimeReport>& all, IdleCause cause) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const HostTimeReport& h) { return h.cause == cause; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+namespace {
+
+// That a thread sleeps or runs is no cause.
+bool IsNamed(const HostPlaceReport& place) {
+  return place.no_cpu || place.memory_call || !place.call.empty() || !place.file.empty() ||
+         !place.python.empty();
+}
+
+}  // namespace
+
+const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places, std::optional<double> ns) {
+  constexpr double kMost = 0.5;
+  constexpr uint64_t kFewest = 3;  // fewer samples agree by chance
+  // A busy machine stretches whatever the host does.
+  double no_cpu = 0;
+  for (const HostPlaceReport& place : places) no_cpu += place.no_cpu ? place.share : 0;
+  for (const HostPlaceReport& place : places) {
+    const double share = place.no_cpu ? place.share : place.share / std::max(1 - no_cpu, 1e-9);
+    if (share < kMost || (place.no_cpu != (no_cpu >= kMost)) || !IsNamed(place)) continue;
+    if (place.samples > 0 && place.of_samples < kFewest) return nullptr;
+    const double explained_ns = place.ns_per_step / (place.no_cpu ? 1 : std::max(1 - no_cpu, 1e-9));
+    return !ns.has_value() || explained_ns >= kMost * *ns ? &place : nullptr;
+  }
+  return nullptr;
+}
+
+namespace {
+
+// "it writes a checkpoint"; empty: the names show nothing.
+std::string TaskText(model::HostTask task) {
+  switch (task) {
+    case model::HostTask::kLoads:
+      return "it loads data";
+    case model::HostTask::kSaves:
+      return "it writes a checkpoint";
+    case model::HostTask::kCompiles:
+      return "it compiles";
+    case model::HostTask::kLogs:
+      return "it logs";
+    case model::HostTask::kEmptiesCache:
+      return "it empties PyTorch's cache";
+    case model::HostTask::kOptimizes:
+      return "it is in the optimizer's Python code";
+    default:
+      return "";
+  }
+}
+
+// What to do about that; empty: nothing in particular.
+std::string TaskAdvice(model::HostTask task) {
+  switch (task) {
+    case model::HostTask::kLoads:
+      return "Use more data-loader workers, prefetching, or preprocessing ahead of time; check whether the "
+             "storage keeps up.";
+    case model::HostTask::kSaves:
+      return "Copy to pinned memory and write from another thread (torch.distributed.checkpoint.async_save), "
+             "or less often.";
+    case model::HostTask::kCompiles:
+      return "Shapes or values that change make torch.compile compile again: TORCH_LOGS=recompiles names "
+             "them; mark_dynamic or padding avoids it.";
+    case model::HostTask::kLogs:
+      return "Log from another thread, in fewer steps, or less.";
+    case model::HostTask::kEmptiesCache:
+      return "Remove torch.cuda.empty_cache() from the loop.";
+    case model::HostTask::kOptimizes:
+      return "Use a fused optimizer (fused=True), or foreach=True: one launch for many parameters.";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::string HostDoesWhat(const HostPlaceReport& place) {
+  const std::string task = TaskText(place.task);
+  const char* const in = place.no_cpu ? "it is " : !task.empty() ? ": " : "it is in ";
+  return absl::StrCat(place.no_cpu ? "" : task, in, HostPlaceText(place), " (", HowSure(place), ")");
+}
+
+std::string AdviceFor(const HostPlaceReport& place, const std::string& other) {
+  const std::string advice = TaskAdvice(place.task);
+  return place.no_cpu || advice.empty() ? other : advice;
+}
+
+std::string PlacesText(const std::vector<HostPlaceReport>& places, const HostPlaceReport* but) {
+  constexpr double kWorthSaying = 0.1;
+  constexpr size_t kMostSaid = 3;
+  constexpr uint64_t kFewest = 3;
+  std::vector<std::string> texts;
+  for (const HostPlaceReport& place : places) {
+    if (&place == but || place.share < kWorthSaying || texts.size() == kMostSaid) continue;
+    if (place.samples > 0 && place.of_samples < kFewest) continue;
+    texts.push_back(absl::StrFormat("%.0f %% %s", 100 * place.share, HostPlaceText(place)));
+  }
+  return absl::StrJoin(texts, "; ");
+}
+
+}  // namespace gpuprobe::analysis

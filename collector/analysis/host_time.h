@@ -1,0 +1,48 @@
+// What hosts did while GPUs were idle for them: places of the model, merged over ranks and folded by line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collector/model/job/member.h"
+#include "collector/report/host_time.h"
+
+namespace gpuprobe::model {
+class JobModel;
+}
+
+namespace gpuprobe::analysis {
+
+// Advice for whatever a loop's host does.
+inline constexpr char kDoItElsewhere[] =
+    "Move it out of the loop or to fewer steps, or let another thread do it while the GPU works.";
+
+// By cause; of those for which something is known.
+std::vector<HostTimeReport> HostTimeOf(std::span<const model::Member> members);
+// Their places in these steps, as all ranks count them, per step and rank; empty: nothing is known.
+std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<const model::Member> members,
+                                          std::span<const uint64_t> steps);
+// By how much each place of a rank exceeds the others' median, per step.
+std::vector<HostPlaceReport> HostPlacesBeyond(const model::Member& member,
+                                              std::span<const model::Member> all);
+
+// nullptr: nothing is known for this cause.
+const HostTimeReport* HostTimeOf(const std::vector<HostTimeReport>& all, model::IdleCause cause);
+// The place that explains half of `ns` or more and is no chance; nullptr: none does. Time without a CPU
+// counts only if it is half of all. nullopt: whatever it explains of it, because samples were taken where
+// they could be.
+const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places,
+                                   std::optional<double> ns = std::nullopt);
+// What to do about what a place shows; `other`: where its names show nothing in particular.
+std::string AdviceFor(const HostPlaceReport& place, const std::string& other);
+// "it writes a checkpoint: write of ckpt.pt, called from save (torch/serialization.py:940), called from train
+// (train.py:88) (71 % of 50 samples)"
+std::string HostDoesWhat(const HostPlaceReport& place);
+// The places but this one with a tenth of the time or more: "34 % step (torch/optim/adamw.py:220), called
+// from train (train.py:30); 12 % ...". Empty: there are none.
+std::string PlacesText(const std::vector<HostPlaceReport>& places, const HostPlaceReport* but);
+
+}  // namespace gpuprobe::analysis

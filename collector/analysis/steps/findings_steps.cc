@@ -1,0 +1,753 @@
+// Findings about what keeps the device from computing, other than other ranks: input, launches,
+// synchronisation, copies.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "collector/analysis/finding_rules.h"
+#include "collector/analysis/hangs/process_state.h"
+#include "collector/analysis/host_time.h"
+#include "collector/analysis/median.h"
+#include "collector/analysis/stragglers/rank_groups.h"
+#include "collector/analysis/thresholds.h"
+#include "collector/analysis/units.h"
+#include "collector/model/process/process_model.h"
+#include "collector/report/report.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr size_t kMostPlaces = 4;  // named in a finding
+
+double Share(const model::Summary& part, const model::Summary& whole) {
+  return whole.mean > 0 ? part.mean / whole.mean : 0;
+}
+
+// Ranks that the others wait for: their own findings say why.
+class BlamedRanks {
+ public:
+  explicit BlamedRanks(const Report& report) {
+    for (const Straggler& s : report.stragglers) {
+      if (s.lost_ns_per_step > 0) stragglers_.push_back(&s);
+    }
+    if (const std::optional<RankGroups> groups = RankGroupsThatWait(report); groups.has_value())
+      slower_.insert(groups->slower.begin(), groups->slower.end());
+  }
+  bool empty() const { return stragglers_.empty() && slower_.empty(); }
+  bool Contains(const RankReport& rank) const {
+    return (rank.rank.has_value() && slower_.contains(*rank.rank)) ||
+           std::any_of(stragglers_.begin(), stragglers_.end(),
+                       [&](const Straggler* s) { return s->Is(rank); });
+  }
+  // How much of what its host does in a step its own finding explains; all of a slower group's.
+  double ExplainedNs(const RankReport& rank) const {
+    if (rank.rank.has_value() && slower_.contains(*rank.rank)) return rank.step_means.total_ns;
+    double ns = 0;
+    for (const Straggler* s : stragglers_) {
+      if (s->Is(rank)) ns = std::max({ns, s->cause_ns_per_step, s->lost_ns_per_step});
+    }
+    return ns;
+  }
+
+ private:
+  std::vector<const Straggler*> stragglers_;
+  std::set<int> slower_;
+};
+
+// The part's length in an ordinary step. If a few steps are long, they have a finding of their own, and what
+// only they contain is left out here.
+double Usual(const Report& report, const model::Summary& part) {
+  return report.long_steps.has_value() ? std::min(part.mean, part.p50) : part.mean;
+}
+
+// Median over the processes that are not blamed, of two the lower one: one rank's trouble is not the job's.
+// If all are blamed, each for a little, what is left of theirs is the job's. Of several GPUs of a process the
+// one with least of it: while another one works, the host may wait for that.
+double UsualOfRanks(const Report& report, model::Summary StepsReport::*part) {
+  const BlamedRanks blamed(report);
+  const bool all = std::all_of(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) {
+    return blamed.Contains(r) || !r.steps.has_value();
+  });
+  std::vector<double> usual;
+  std::map<std::pair<std::string, uint32_t>, double> of_processes;  // with several
+  for (const RankReport& r : report.ranks) {
+    if (!r.steps.has_value() || (blamed.Contains(r) && !all)) continue;
+    const double own = std::max(Usual(report, (*r.steps).*part) - (all ? blamed.ExplainedNs(r) : 0), 0.0);
+    if (!r.is_device) {
+      usual.push_back(own);
+      continue;
+    }
+    const auto [known, added] = of_processes.try_emplace({r.host, r.pid}, own);
+    known->second = std::min(known->second, own);
+  }
+  for (const auto& [process, value] : of_processes) usual.push_back(value);
+  return usual.empty() ? 0 : LowerMedian(std::move(usual));
+}
+
+bool DrivesSeveral(const Report& report) {
+  return std::any_of(report.ranks.begin(), report.ranks.end(),
+                     [](const RankReport& r) { return r.is_device; });
+}
+
+bool EnoughSteps(const Report& report) {
+  if (!report.steps.has_value()) return false;
+  const StepsReport& s = *report.steps;  // time_ns counts those of all ranks
+  return s.count >= s.warmup_count + thresholds::kSteadySteps &&
+         s.time_ns.count >= thresholds::kSteadySteps && s.time_ns.mean > 0;
+}
+
+std::string OfTheStep(const Report& report, double ns) { return Percent(ns / report.steps->time_ns.mean); }
+
+// What of the step this part takes, if it takes `least` of it on the median rank. The figure is the step
+// table's, unless single ranks or a few long steps, which have findings of their own, contribute to that.
+std::optional<double> TakenBy(const Report& report, model::Summary StepsReport::*part, double least) {
+  const double usual_ns = UsualOfRanks(report, part);
+  if (usual_ns < least * report.steps->time_ns.mean) return std::nullopt;
+  const bool alone = BlamedRanks(report).empty() && !report.long_steps.has_value() && !DrivesSeveral(report);
+  return alone ? ((*report.steps).*part).mean : usual_ns;
+}
+
+// The GPU has nothing to do because of the host, for reasons that a host without a CPU would give, too: not
+// because of calls that allocate memory, or copies to the host, which are seen themselves.
+double HostIdle(const Report& report) {
+  double ns = -UsualOfRanks(report, &StepsReport::pause_after_copy_ns);
+  for (const auto part :
+       {&StepsReport::host_bound_ns, &StepsReport::input_ns, &StepsReport::sync_ns, &StepsReport::pause_ns})
+    ns += UsualOfRanks(report, part);
+  return std::max(ns, 0.0);
+}
+
+// What recorded calls say needs no samples.
+std::string SampleCount(uint64_t samples) {
+  return samples == 0 ? "measured" : absl::StrCat(Count(samples), samples == 1 ? " sample" : " samples");
+}
+
+// What the host does while the GPU is idle for this cause, as far as that is known.
+struct HostCause {
+  const HostPlaceReport* place = nullptr;  // that explains most of it
+  std::string besides = {};                // other places; all, if none explains most
+  uint64_t samples = 0;
+
+  // ": it is in ...", or nothing
+  std::string Text() const { return place == nullptr ? "" : absl::StrCat(": ", HostDoesWhat(*place)); }
+  // A sentence, or nothing.
+  std::string Besides() const {
+    return besides.empty() ? ""
+           : place == nullptr
+               ? absl::StrCat(" The host is in several places (", SampleCount(samples), "): ", besides, ".")
+               : absl::StrCat(" Besides: ", besides, ".");
+  }
+};
+
+// In place of evidence.
+constexpr char kNoSamples[] =
+    " Samples of the host would show it, and none were taken (GPUPROBE_HOST_SAMPLES).";
+
+HostCause HostCauseOf(const Report& report, model::IdleCause cause) {
+  const HostTimeReport* const time = HostTimeOf(report.host_time, cause);
+  if (time == nullptr) return {};
+  const HostPlaceReport* const place = ExplainedBy(time->places);
+  return {.place = place, .besides = PlacesText(time->places, place), .samples = time->samples};
+}
+
+// Hosts that waited for what their kernel counts, a CPU or memory: the median rank's share of the time, how
+// long GPUs are idle because of their hosts, and how much of that it explains; 0 where that is less than most
+// of it.
+struct HostWait {
+  double share = 0;
+  double idle_ns = 0;
+  double ns = 0;
+  double sampled_share = 0;  // of what samples say of that idle time
+};
+
+// What the kernel counts is of the whole run: it says something of steps that are most of it.
+bool StepsAreMostOf(const RankReport& r) {
+  return r.steps.has_value() && r.host_load.observed_s > 0 &&
+         static_cast<double>(r.steps->time_ns.total) >=
+             thresholds::kWarmupRunShare * 1e9 * r.host_load.observed_s;
+}
+
+HostWait WaitOf(const Report& report, double HostLoad::*waits) {
+  std::vector<double> shares;
+  for (const RankReport& r : report.ranks) {
+    if (StepsAreMostOf(r)) shares.push_back(r.host_load.*waits);
+  }
+  if (shares.empty()) return {};
+  HostWait wait{.share = LowerMedian(std::move(shares)), .idle_ns = HostIdle(report)};
+  const double waits_ns = wait.share * report.steps->time_ns.mean;
+  if (waits_ns >= thresholds::kStarvedIdleShare * wait.idle_ns) wait.ns = std::min(waits_ns, wait.idle_ns);
+  return wait;
+}
+
+// The same for a CPU, of which samples of the launching threads say more than counters of all threads.
+HostWait CpuWaitOf(const Report& report) {
+  HostWait wait = WaitOf(report, &HostLoad::waits_for_cpu);
+  double known_ns = 0;
+  double no_cpu_ns = 0;
+  for (const HostTimeReport& time : report.host_time) {
+    if (time.cause == model::IdleCause::kBlocked) continue;
+    known_ns += time.ns_per_step - time.not_sampled_ns_per_step;
+    for (const HostPlaceReport& place : time.places) no_cpu_ns += place.no_cpu ? place.ns_per_step : 0;
+  }
+  const double idle_ns = HostIdle(report);
+  if (known_ns <= 0 || 2 * known_ns < idle_ns || no_cpu_ns < thresholds::kStarvedIdleShare * known_ns)
+    return wait;
+  wait.idle_ns = idle_ns;
+  wait.ns = std::max(wait.ns, std::min(no_cpu_ns, idle_ns));
+  wait.sampled_share = no_cpu_ns / known_ns;
+  return wait;
+}
+
+}  // namespace
+
+std::vector<HostLoad> HostLoadsOf(const Report& report) {
+  std::vector<HostLoad> loads;
+  for (const RankReport& r : report.ranks) loads.push_back(r.host_load);
+  return loads;
+}
+
+bool Starved(const Report& report) {
+  return EnoughSteps(report) &&
+         CpuWaitOf(report).ns >= thresholds::kStarvedStepShare * report.steps->time_ns.mean;
+}
+
+namespace {
+
+// How kernels are launched already, if not one by one: shares of all kernels.
+struct Launching {
+  double by_graphs = 0;
+  double compiled = 0;
+};
+
+Launching LaunchingOf(const Report& report) {
+  uint64_t by_graphs = 0;
+  for (const RankReport& r : report.ranks) by_graphs += r.graph_kernels;
+  const auto kernels = static_cast<double>(report.compute.kernels);
+  return {.by_graphs = static_cast<double>(by_graphs) / kernels,
+          .compiled = static_cast<double>(report.compute.compiled_kernels) / kernels};
+}
+
+std::string LaunchedAlready(const Launching& launching) {
+  std::string text;
+  if (launching.by_graphs > 0)
+    absl::StrAppend(&text, " CUDA graphs launch ", Percent(launching.by_graphs), " of them.");
+  if (launching.compiled > 0)
+    absl::StrAppend(&text, " torch.compile made ", Percent(launching.compiled), " of them.");
+  return text;
+}
+
+// Leaves out what the program does already.
+std::string LaunchAdvice(const Launching& launching, bool fused_optimizer) {
+  const std::string fewer = fused_optimizer ? "larger batches need fewer launches."
+                                            : "fused optimizers and larger batches need fewer launches.";
+  if (launching.by_graphs >= thresholds::kMostKernels)
+    return absl::StrCat("Make fewer and longer graphs, with the optimizer inside; ", fewer);
+  if (launching.by_graphs > 0)
+    return absl::StrCat("Move the kernels that are launched one by one into CUDA graphs, too; ", fewer);
+  if (launching.compiled > 0)
+    return absl::StrCat("torch.compile(mode=\"reduce-overhead\") launches what is compiled as CUDA graphs; ",
+                        fewer);
+  return absl::StrCat("CUDA graphs or torch.compile launch many kernels at once; ", fewer);
+}
+
+// Graphs that are made anew instead of being launched again: where they are, a host that launches late, or
+// pauses, does that.
+bool MakesGraphsAnew(const Report& report) {
+  const ComputeReport& c = report.compute;
+  return c.graphs >= thresholds::kSteadySteps * report.ranks.size() &&
+         static_cast<double>(c.graph_launches) <
+             thresholds::kGraphLaunchesWorthIt * static_cast<double>(c.graphs);
+}
+
+std::string NewGraphsText(const Report& report) {
+  return absl::StrCat(" ", Count(report.compute.graphs), " CUDA graphs were launched ",
+                      Count(report.compute.graph_launches),
+                      " times in all: capturing and instantiating them takes the host's time.");
+}
+
+constexpr char kKeepGraphs[] =
+    "A graph pays if it is launched often: pad batches to a few lengths and keep one graph for each, or "
+    "leave "
+    "what changes its shape out of graphs (torch.compile without mode=\"reduce-overhead\").";
+
+void CpuStarved(const Report& report, std::vector<Finding>& out) {
+  if (!Starved(report)) return;
+  const HostWait wait = CpuWaitOf(report);
+  const HostLoad* throttled = nullptr;
+  for (const RankReport& r : report.ranks) {
+    if (StepsAreMostOf(r) && (throttled == nullptr || r.host_load.throttled > throttled->throttled))
+      throttled = &r.host_load;
+  }
+  std::string evidence =
+      wait.share > 0
+          ? absl::StrFormat(
+                "On the median rank, a thread is ready to run and has no CPU %s of the time, and "
+                "the GPU is idle because of its host for %s per step.",
+                Percent(wait.share), Duration(wait.idle_ns))
+          : absl::StrFormat("The GPU is idle because of its host for %s per step.", Duration(wait.idle_ns));
+  if (wait.sampled_share > 0)
+    absl::StrAppend(&evidence, " Samples of the launching threads: they could run, and had no CPU, for ",
+                    Percent(wait.sampled_share), " of what is known of that idle time.");
+  const bool quota = throttled != nullptr && throttled->throttled >= thresholds::kStarvedStepShare;
+  if (quota)
+    absl::StrAppend(&evidence,
+                    absl::StrFormat(" A cgroup's quota of %.3g CPUs runs out in up to %s of its periods.",
+                                    throttled->quota_cpus, Percent(throttled->throttled)));
+  out.push_back({.statement = absl::StrFormat(
+                     "The hosts wait for a CPU, and the GPUs for them: %s per step (%s of the step).",
+                     Duration(wait.ns), OfTheStep(report, wait.ns)),
+                 .evidence = std::move(evidence),
+                 .advice = quota ? "Raise the CPU quota, or start fewer threads and data-loader workers."
+                                 : "Give each rank enough cores: check its affinity (taskset, Slurm's "
+                                   "--cpus-per-task), how many data-loader workers and OpenMP threads "
+                                   "(OMP_NUM_THREADS) share them, and what else runs there.",
+                 .cost_ns_per_step = wait.ns});
+}
+
+void MemoryStarved(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report)) return;
+  const HostWait wait = WaitOf(report, &HostLoad::memory_stall);
+  if (wait.ns < thresholds::kStarvedStepShare * report.steps->time_ns.mean) return;
+  uint64_t swapped_bytes = 0;
+  for (const RankReport& r : report.ranks) swapped_bytes = std::max(swapped_bytes, r.host_load.swapped_bytes);
+  std::string evidence = absl::StrFormat(
+      "On the median rank, everything in its cgroup (or on its host) waits for memory %s of the time, and "
+      "the GPU is idle because of its host for %s per step.",
+      Percent(wait.share), Duration(wait.idle_ns));
+  if (swapped_bytes > 0)
+    absl::StrAppend(&evidence, " Up to ", Bytes(swapped_bytes), " of a process is swapped out.");
+  out.push_back({.statement = absl::StrFormat(
+                     "The hosts wait for memory, and the GPUs for them: %s per step (%s of the step).",
+                     Duration(wait.ns), OfTheStep(report, wait.ns)),
+                 .evidence = std::move(evidence),
+                 .advice = "Use less memory on the hosts (data-loader workers, batches that are prefetched, "
+                           "states that are offloaded), or raise the container's limit.",
+                 .cost_ns_per_step = wait.ns});
+}
+
+void InputBound(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report) || Starved(report)) return;
+  const std::optional<double> taken_ns = TakenBy(report, &StepsReport::input_ns, thresholds::kInputStepShare);
+  if (!taken_ns.has_value()) return;
+  const double input_ns = *taken_ns;
+  const HostCause host = HostCauseOf(report, model::IdleCause::kInput);
+  out.push_back({.statement = absl::StrFormat("The GPUs wait %s per step for input (%s of the step)%s.",
+                                              Duration(input_ns), OfTheStep(report, input_ns), host.Text()),
+                 .evidence = absl::StrCat(
+                     "Nothing runs on the GPU and the host launches nothing, ",
+                     host.place != nullptr && host.place->task == model::HostTask::kLoads
+                         ? "and it loads data."
+                         : "until a copy to the GPU begins the step, or in a range that is named after "
+                           "loading.",
+                     host.Besides()),
+                 .advice = "Use more data-loader workers, prefetching, pinned memory, or preprocessing ahead "
+                           "of time; check whether the storage keeps up.",
+                 .cost_ns_per_step = input_ns});
+}
+
+void LaunchBound(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report) || Starved(report)) return;
+  const std::optional<double> taken_ns =
+      TakenBy(report, &StepsReport::host_bound_ns, thresholds::kLaunchStepShare);
+  if (!taken_ns.has_value()) return;
+  const double host_ns = *taken_ns;
+  // Without kernels, as in a program that only copies, there is no launching that could be too slow.
+  const ComputeReport& c = report.compute;
+  if (c.calls_per_step < 1) return;
+  const Launching launching = LaunchingOf(report);
+  const HostTimeReport* const time = HostTimeOf(report.host_time, model::IdleCause::kHostBound);
+  const std::string host = time == nullptr ? "" : PlacesText(time->places, nullptr);
+  out.push_back(
+      {.statement = absl::StrFormat(
+           "The host launches too slowly: the GPUs run out of work for %s per step (%s of the step).",
+           Duration(host_ns), OfTheStep(report, host_ns)),
+       .evidence =
+           absl::StrFormat(
+               "%.0f kernels per step and rank compute for %s each on average; %s of the run's kernels are "
+               "shorter than %s.%s",
+               c.calls_per_step, Duration(c.ns_per_step / c.calls_per_step),
+               Percent(static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
+               Duration(static_cast<double>(model::ProcessModel::kShortKernelNs)),
+               MakesGraphsAnew(report) ? NewGraphsText(report) : LaunchedAlready(launching)) +
+           (host.empty() ? ""
+                         : absl::StrCat(" Where the host is meanwhile (", SampleCount(time->samples),
+                                        "): ", host, ".")),
+       .advice = MakesGraphsAnew(report) ? kKeepGraphs : LaunchAdvice(launching, c.fused_optimizer),
+       .cost_ns_per_step = host_ns});
+}
+
+void SyncInLoop(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report) || Starved(report)) return;
+  const std::optional<double> taken_ns = TakenBy(report, &StepsReport::sync_ns, thresholds::kSyncStepShare);
+  if (!taken_ns.has_value()) return;
+  const double sync_ns = *taken_ns;
+  const double calls = UsualOfRanks(report, &StepsReport::blocked_calls);
+  // A host that only launches the next work needs some tens of microseconds after such a call.
+  const double after_each_ns = sync_ns / std::max(calls, 1.0);
+  const bool works = after_each_ns >= thresholds::kWorksAfterSyncNs;
+  std::string evidence = absl::StrFormat(
+      "%.1f synchronising calls and copies to the host per step and rank block the host for %s per step.",
+      calls, Duration(UsualOfRanks(report, &StepsReport::blocked_ns)));
+  const HostCause host = HostCauseOf(report, model::IdleCause::kSync);
+  if (works)
+    absl::StrAppend(&evidence, " After each it launches nothing for ", Duration(after_each_ns),
+                    " on average: it does something else first",
+                    host.place == nullptr ? ", which is not recorded." : ".");
+  absl::StrAppend(&evidence, host.Besides());
+  if (const HostCause call = HostCauseOf(report, model::IdleCause::kBlocked); call.place != nullptr)
+    absl::StrAppend(&evidence, " Most of that blocking: ", HostPlaceText(*call.place), " (",
+                    HowSure(*call.place), ").");
+  out.push_back(
+      {.statement = absl::StrFormat("The host synchronises with the GPU within the step and then launches "
+                                    "late: nothing runs for %s per step (%s of the step)%s.",
+                                    Duration(sync_ns), OfTheStep(report, sync_ns), host.Text()),
+       .evidence = evidence,
+       .advice = works && host.place != nullptr
+                     ? AdviceFor(*host.place,
+                                 "Without the call (.item(), .cpu(), printed tensors, "
+                                 "torch.cuda.synchronize) the host would do that while the GPU "
+                                 "works.")
+                 : works ? "Without the call (.item(), .cpu(), printed tensors, torch.cuda.synchronize) the "
+                           "host would do that while the GPU works. gpuprobe stacks PID shows what it is: "
+                           "logging, an optimizer on the CPU, a lock."
+                         : "Look for .item(), .cpu(), printed tensors, nonzero and torch.cuda.synchronize in "
+                           "the loop; read values every n-th step, or asynchronously.",
+       .cost_ns_per_step = sync_ns});
+}
+
+void MemoryCalls(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report)) return;
+  const std::optional<double> taken_ns = TakenBy(report, &StepsReport::memory_ns, thresholds::kSyncStepShare);
+  if (!taken_ns.has_value()) return;
+  const double memory_ns = *taken_ns;
+  const HostCause host = HostCauseOf(report, model::IdleCause::kMemory);
+  out.push_back(
+      {.statement = absl::StrFormat("GPU memory is allocated and released within the step, and nothing runs "
+                                    "meanwhile: %s per step (%s of the step)%s.",
+                                    Duration(memory_ns), OfTheStep(report, memory_ns), host.Text()),
+       .evidence = absl::StrFormat("%.1f calls per step and rank allocate or release memory (cudaMalloc, "
+                                   "cudaFree and their like). cudaFree waits for the GPU.%s",
+                                   UsualOfRanks(report, &StepsReport::memory_calls), host.Besides()),
+       .advice =
+           host.place != nullptr && host.place->task == model::HostTask::kEmptiesCache
+               ? AdviceFor(*host.place, "")
+               : "Remove torch.cuda.empty_cache() from the loop; if the allocator itself goes to the driver "
+                 "in every step, memory is nearly full or shapes vary: "
+                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Elsewhere: allocate once, or use "
+                 "cudaMallocAsync.",
+       .cost_ns_per_step = memory_ns});
+}
+
+void HostPause(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report)) return;
+  const std::optional<double> taken_ns = TakenBy(report, &StepsReport::pause_ns, thresholds::kInputStepShare);
+  if (!taken_ns.has_value()) return;
+  const double pause_ns = *taken_ns;
+  const double after_copy_ns = std::min(UsualOfRanks(report, &StepsReport::pause_after_copy_ns), pause_ns);
+  const bool copies = after_copy_ns >= thresholds::kExplainedDelayShare * pause_ns;
+  if (!copies && Starved(report)) return;
+  if (!copies && MakesGraphsAnew(report)) {
+    out.push_back({.statement = absl::StrFormat("The host makes CUDA graphs anew: it launches nothing "
+                                                "meanwhile, and the GPUs are idle for %s per step (%s of the "
+                                                "step).",
+                                                Duration(pause_ns), OfTheStep(report, pause_ns)),
+                   .evidence = NewGraphsText(report).substr(1),
+                   .advice = kKeepGraphs,
+                   .cost_ns_per_step = pause_ns});
+    return;
+  }
+  const HostCause host = HostCauseOf(report, model::IdleCause::kPause);
+  if (host.place != nullptr) {
+    out.push_back({.statement = absl::StrFormat(
+                       "The GPUs wait %s per step (%s of the step) while the host launches nothing%s.",
+                       Duration(pause_ns), OfTheStep(report, pause_ns), host.Text()),
+                   .evidence = absl::StrCat(
+                       copies ? absl::StrCat(Duration(after_copy_ns), " of it follow copies to the host.")
+                              : "No synchronising call and no copy is around these pauses.",
+                       host.Besides()),
+                   .advice = AdviceFor(*host.place, kDoItElsewhere),
+                   .cost_ns_per_step = pause_ns});
+    return;
+  }
+  out.push_back(
+      {.statement = copies ? absl::StrFormat("The host copies data back from the GPU and then launches "
+                                             "nothing: the GPUs are idle for %s per step (%s of the step).",
+                                             Duration(pause_ns), OfTheStep(report, pause_ns))
+                           : absl::StrFormat("The host does something else: it launches nothing, and the "
+                                             "GPUs are idle for %s per step (%s of the step).",
+                                             Duration(pause_ns), OfTheStep(report, pause_ns)),
+       .evidence = absl::StrCat(
+           copies ? absl::StrFormat(
+                        "%s of it follow copies to the host: the data are written, or worked on there.",
+                        Duration(after_copy_ns))
+                  : "No synchronising call, no allocation, no copy and no range named after loading is "
+                    "around these pauses, so their cause is unknown: code between launches, garbage "
+                    "collection, a lock, or a batch that needs no copy.",
+           host.Besides(), report.host_time.empty() ? kNoSamples : ""),
+       .advice = copies ? "Write checkpoints and metrics from another thread, or in fewer steps."
+                        : "gpuprobe stacks PID shows what the host does; NVTX ranges around the loop's "
+                          "parts name it in the report.",
+       .cost_ns_per_step = pause_ns});
+}
+
+void PageableCopies(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report)) return;
+  for (const auto& [direction, p] : report.compute.pageable) {
+    const double ns = p.ns_per_step;
+    if (ns < thresholds::kPageableStepShare * report.steps->time_ns.mean) continue;
+    std::string evidence = absl::StrFormat("They run at %s", Rate(p.gbytes_per_s));
+    if (p.pinned_gbytes_per_s.has_value())
+      absl::StrAppend(&evidence, "; other copies in that direction run at ", Rate(*p.pinned_gbytes_per_s));
+    if (report.compute.host_peak_gbytes_per_s.has_value())
+      absl::StrAppend(&evidence, "; the bus supports ", Rate(*report.compute.host_peak_gbytes_per_s));
+    out.push_back(
+        {.statement = absl::StrFormat(
+             "%.1f copies per step and rank %s go through pageable memory, %s per step.", p.copies_per_step,
+             direction == v1::COPY_DIRECTION_H2D ? "to the GPU" : "from the GPU", Duration(ns)),
+         .evidence = evidence + ". Such a copy is staged, and the host waits for it.",
+         .advice = "pin_memory=True in the data loader and non_blocking=True in the copy; "
+                   "cudaHostAlloc or cudaHostRegister for buffers of your own.",
+         // A copy that overlaps with computing costs nothing: at most what copies alone take.
+         .cost_ns_per_step = std::min(ns, report.steps->copy_ns.mean)});
+  }
+}
+
+void StepsUnknown(const Report& report, std::vector<Finding>& out) {
+  const ComputeReport& c = report.compute;
+  if (report.steps.has_value() || c.kernels < thresholds::kKernelsOfAJob) return;
+  if (!report.conditions.step_marker.empty()) return;  // which is then mistaken
+  // The range, or else the collective, that came most often: it may mark steps.
+  std::string marker;
+  uint64_t most = thresholds::kSteadySteps - 1;
+  for (const PhaseReport& phase : report.phases) {
+    if (phase.depth != 0 || phase.host_ns.count <= most) continue;
+    most = phase.host_ns.count;
+    marker = absl::StrCat("nvtx:", phase.name);
+  }
+  if (marker.empty()) {
+    for (const CollectiveReport& call : report.collectives) {
+      if (call.fused || call.calls <= most) continue;
+      most = call.calls;
+      marker = absl::StrCat("collective:", call.op);
+    }
+  }
+  out.push_back(
+      {.statement = "No steps were recognised, so step times are unknown, and so is what slows them.",
+       .evidence = absl::StrFormat("Launches, collectives and ranges do not repeat as those of a training "
+                                   "step do, or not often enough; %s kernels were recorded.",
+                                   Count(c.kernels)),
+       .advice = marker.empty()
+                     ? "If the program has a loop, put an NVTX range around its body, and pass --step-marker "
+                       "nvtx:NAME."
+                     : absl::StrCat("If this ends each step, say so: gpuprobe report DIR --step-marker '",
+                                    marker, "'.")});
+}
+
+void LowMfu(const Report& report, std::vector<Finding>& out) {
+  const UtilisationReport& u = report.utilisation;
+  if (!u.mfu.has_value() || *u.mfu >= thresholds::kLowMfuShare) return;
+  std::vector<std::string> parts;
+  const StepsReport& s = *report.steps;
+  for (const auto& [name, part] : {std::pair<const char*, const model::Summary*>{"compute", &s.compute_ns},
+                                   {"exposed communication", &s.exposed_comm_ns},
+                                   {"copies", &s.copy_ns},
+                                   {"idle", &s.idle_ns}})
+    parts.push_back(absl::StrCat(name, " ", Percent(Share(*part, s.time_ns))));
+  double gemm = 0;
+  for (const KernelClassReport& k : report.compute.classes) {
+    const KernelClass of = k.kernel_class;
+    if (of == KernelClass::kGemm || of == KernelClass::kConvolution || of == KernelClass::kAttention)
+      gemm += k.share;
+  }
+  out.push_back({.statement = absl::StrFormat("The step uses %s of the GPUs' %s peak (MFU).", Percent(*u.mfu),
+                                              report::Word(u.type)),
+                 .evidence = absl::StrCat("Step time: ", absl::StrJoin(parts, ", "),
+                                          ". Matrix products, convolutions and attention take ",
+                                          Percent(gemm), " of kernel time."),
+                 .advice = "Start with the largest part that is not compute; if compute dominates, try lower "
+                           "precision, larger matrix products and fused kernels."});
+}
+
+void WarmupDominated(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report) || report.conditions.duration_ns == 0) return;
+  if (report.conditions.steps_recorded.has_value()) return;  // the others were steps, too
+  if (!report.hangs.empty()) return;  // it stands still: no time in which it could train
+  const double ranks = static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
+  const double steady_ns = static_cast<double>(report.steps->time_ns.total) / ranks;
+  const double share = 1 - steady_ns / static_cast<double>(report.conditions.duration_ns);
+  if (report.steps->warmup_count == 0 || share < thresholds::kWarmupRunShare) return;
+  out.push_back(
+      {.statement = absl::StrFormat(
+           "%s of the run is not steady training: %d warm-up step%s, startup, evaluation and shutdown.",
+           Percent(share), report.steps->warmup_count, report.steps->warmup_count == 1 ? "" : "s"),
+       .evidence = absl::StrFormat("%d steps after the warm-up take %s of %s.",
+                                   report.steps->count - report.steps->warmup_count, Duration(steady_ns),
+                                   Duration(static_cast<double>(report.conditions.duration_ns))),
+       .advice = "Fine for a trial. In production, cache compiled kernels and autotuning results."});
+}
+
+// "ranks 0, 1 on GPU 0 of n1"; "rank 0 (pid 7), pid 8 on GPU 0 of n1" where ranks alone do not name the
+// processes.
+std::string UsersText(const SharedDevice& device) {
+  std::string users;
+  if (device.ranks.size() == device.processes.size()) {
+    users = absl::StrCat("ranks ", absl::StrJoin(device.ranks, ", "));
+  } else {
+    users = absl::StrJoin(device.processes, ", ", [](std::string* out, const std::string& label) {
+      absl::StrAppend(out, label.starts_with("pid ") ? "" : "rank ", label);
+    });
+  }
+  return absl::StrCat(users, " on GPU ", device.ordinal, " of ", device.host);
+}
+
+void SharedDevices(const Report& report, std::vector<Finding>& out) {
+  const std::vector<SharedDevice>& shared = report.conditions.shared_devices;
+  if (shared.empty()) return;
+  std::vector<std::string> places;
+  bool ranks = true;
+  for (const SharedDevice& device : shared) {
+    ranks = ranks && device.ranks.size() == device.processes.size();
+    if (places.size() < kMostPlaces) places.push_back(UsersText(device));
+  }
+  if (shared.size() > kMostPlaces) places.push_back(absl::StrCat(shared.size() - kMostPlaces, " more"));
+  const std::string who = ranks ? "Several ranks" : "Several processes";
+  out.push_back(
+      {.statement = shared.size() == 1 ? absl::StrCat(who, " share one GPU, so their kernels take turns.")
+                                       : absl::StrCat(who, " share a GPU, on ", shared.size(),
+                                                      " GPUs, so their kernels take turns."),
+       .evidence =
+           absl::StrCat(absl::StrJoin(places, "; "),
+                        ". Kernel and collective times, and therefore bandwidths, include this waiting."),
+       .advice = "Use one GPU per rank: torch.cuda.set_device(LOCAL_RANK), and check CUDA_VISIBLE_DEVICES.",
+       .urgent = true});
+}
+
+void MixedHardware(const Report& report, std::vector<Finding>& out) {
+  if (report.conditions.differing.empty()) return;
+  out.push_back(
+      {.statement = "The ranks run on different hardware or software.",
+       .evidence = absl::StrCat(absl::StrJoin(report.conditions.differing, "; "), "."),
+       .advice = "The slowest GPU sets the pace for all ranks: use identical GPUs, or give it less work."});
+}
+
+Finding NothingStandsOut(const Report& report) {
+  if (!EnoughSteps(report)) {
+    std::vector<Finding> unknown;
+    StepsUnknown(report, unknown);
+    return {.statement = report.steps.has_value() ? "Nothing stands out in the few steps that were recorded."
+                         : unknown.empty()
+                             ? "Nothing stands out. No steps were recognised, so step times are unknown."
+                             : "Nothing stands out in what can be seen without steps."};
+  }
+  const StepsReport& s = *report.steps;
+  std::string statement = absl::StrCat(
+      "Nothing stands out. ", Percent(Share(s.compute_ns, s.time_ns)), " of the step is compute, ",
+      Percent(Share(s.exposed_comm_ns, s.time_ns)), " exposed communication");
+  double low = 0;
+  double high = 0;
+  for (const RankReport& r : report.ranks) {
+    if (!r.steps.has_value()) continue;
+    const double mean = r.steps->compute_ns.mean;
+    low = low == 0 ? mean : std::min(low, mean);
+    high = std::max(high, mean);
+  }
+  if (report.ranks.size() > 1 && low > 0)
+    absl::StrAppend(&statement, "; compute differs by ", Percent(high / low - 1), " across ranks");
+  // What then varies from step to step may be due to that.
+  const double waits = CpuWaitOfBusyMachine(HostLoadsOf(report));
+  return {.statement = statement + ".",
+          .evidence = waits == 0 ? ""
+                                 : absl::StrCat("Hosts are ready to run and have no CPU ", Percent(waits),
+                                                " of the time: ranks that are late now and then, and single "
+                                                "long steps, may be due to that.")};
+}
+
+// REQUIRES: `out` has what all other rules found.
+void Healthy(const Report& report, std::vector<Finding>& out) {
+  const bool well = std::none_of(out.begin(), out.end(), [](const Finding& f) {
+    return f.severity != Severity::kInfo || !f.about.steps.empty();
+  });
+  // That a job waits before its first step is what there is to say of it.
+  const bool waits = std::any_of(report.hangs.begin(), report.hangs.end(),
+                                 [](const Hang& hang) { return hang.idle && hang.steps == 0; });
+  if (well && !waits && !report.ranks.empty()) out.insert(out.begin(), NothingStandsOut(report));
+}
+
+}  // namespace
+
+std::vector<FindingRule> StepRules() {
+  return {
+      {"shared-device", FindingTopic::kHardware, Severity::kWarning,
+       "two or more processes ran kernels on the same GPU at the same time", SharedDevices, "ranks"},
+      {"cpu-starved", FindingTopic::kSteps, Severity::kWarning,
+       absl::StrFormat(
+           "the median rank's host is ready to run and has no CPU for %s of the step or more, which is "
+           "%s or more of what its GPU is idle because of its host, and steps are %s of the run or more; "
+           "this replaces input-bound, launch-bound and sync-in-loop, and a host-pause that nothing explains",
+           condition::Share(thresholds::kStarvedStepShare), condition::Share(thresholds::kStarvedIdleShare),
+           condition::Share(thresholds::kWarmupRunShare)),
+       CpuStarved, "waits_for_cpu"},
+      {"memory-starved", FindingTopic::kSteps, Severity::kWarning,
+       absl::StrFormat("everything in the median rank's cgroup, or on its host, waits for memory for %s of "
+                       "the step or more, which is %s or more of what its GPU is idle because of its host, "
+                       "and steps are %s of "
+                       "the run or more",
+                       condition::Share(thresholds::kStarvedStepShare),
+                       condition::Share(thresholds::kStarvedIdleShare),
+                       condition::Share(thresholds::kWarmupRunShare)),
+       MemoryStarved},
+      {"input-bound", FindingTopic::kSteps, Severity::kWarning,
+       absl::StrCat(
+           "the median rank's GPU waits for input for ", condition::Share(thresholds::kInputStepShare),
+           " of the step or more: its host launches nothing, and loads data, as samples of it or a range "
+           "named after loading say; without samples, a copy to the GPU that follows does"),
+       InputBound, "idle_input"},
+      {"launch-bound", FindingTopic::kSteps, Severity::kWarning,
+       absl::StrCat("the median rank's GPU is idle for ", condition::Share(thresholds::kLaunchStepShare),
+                    " of the step or more while its host is launching"),
+       LaunchBound, "idle_launch"},
+      {"sync-in-loop", FindingTopic::kSteps, Severity::kWarning,
+       absl::StrCat("the median rank's GPU is idle after synchronising calls for ",
+                    condition::Share(thresholds::kSyncStepShare), " of the step or more"),
+       SyncInLoop, "idle_sync"},
+      {"memory-calls", FindingTopic::kSteps, Severity::kWarning,
+       absl::StrCat("the median rank's GPU is idle for ", condition::Share(thresholds::kSyncStepShare),
+                    " of the step or more while its host allocates or releases memory"),
+       MemoryCalls, "idle_memory"},
+      {"host-pause", FindingTopic::kSteps, Severity::kWarning,
+       absl::StrCat(
+           "the median rank's GPU is idle for ", condition::Share(thresholds::kInputStepShare),
+           " of the step or more while its host launches nothing and does something else than to load data, "
+           "allocate memory or wait for the GPU; samples of it say what"),
+       HostPause, "idle_pause"},
+      {"pageable-copies", FindingTopic::kSteps, Severity::kWarning,
+       absl::StrCat("copies through pageable memory take ", condition::Share(thresholds::kPageableStepShare),
+                    " of the step or more"),
+       PageableCopies, "copies"},
+      {"low-mfu", FindingTopic::kSteps, Severity::kWarning,
+       absl::StrCat("model FLOPs utilisation (MFU), if requested, is below ",
+                    condition::Share(thresholds::kLowMfuShare)),
+       LowMfu, "compute"},
+      {"mixed-hardware", FindingTopic::kHardware, Severity::kWarning,
+       "ranks differ in GPU, memory, driver, CUDA or NCCL version", MixedHardware},
+      {"healthy", FindingTopic::kHealth, Severity::kInfo,
+       "no other finding is a warning or an error, and no steps are unusually long", Healthy, "whole_step"},
+      {"steps-unknown", FindingTopic::kSteps, Severity::kInfo,
+       absl::StrFormat("no steps were recognised, without a step marker and with %d kernels or more",
+                       thresholds::kKernelsOfAJob),
+       StepsUnknown},
+      {"warmup-dominated", FindingTopic::kSteps, Severity::kInfo,
+       absl::StrCat("warm-up, startup and everything else but steady steps take ",
+                    condition::Share(thresholds::kWarmupRunShare), " of the run or more"),
+       WarmupDominated, "warmup"},
+  };
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,63 @@
+#include "collector/model/process/host_witness.h"
+
+#include <algorithm>
+
+#include "collector/records/system_calls.h"
+
+namespace gpuprobe::model {
+namespace {
+
+using Waits = SystemCallInfo::Waits;
+
+// What a call, or the loader of batches, waits for is its own affair, whatever other threads do.
+bool WaitsForThread(const HostSampleRecord& r, const HostFrames& frames) {
+  return r.call == 0 && SystemCallOf(r.system_call).waits == Waits::kForThread &&
+         frames.Of(r.frame).task != HostTask::kLoads;
+}
+
+bool IsAtWork(const HostSampleRecord& r) {
+  if (r.state == v1::THREAD_STATE_RUNNING || r.state == v1::THREAD_STATE_UNINTERRUPTIBLE || r.call != 0)
+    return true;
+  return SystemCallOf(r.system_call).waits == Waits::kForDescriptor;
+}
+
+}  // namespace
+
+HostSample WitnessOf(std::span<const HostSampleRecord> threads, uint32_t launcher, uint32_t other,
+                     const HostFrames& frames) {
+  const auto find = [&](uint32_t thread) {
+    return std::find_if(threads.begin(), threads.end(),
+                        [&](const HostSampleRecord& r) { return r.thread == thread; });
+  };
+  auto waits = find(launcher);
+  if (waits == threads.end()) waits = find(other);
+  if (waits == threads.end()) waits = threads.begin();
+  auto works = waits;
+  if (WaitsForThread(*waits, frames)) {
+    if (const auto it = find(other); it != threads.end() && it != waits && IsAtWork(*it)) {
+      works = it;
+    } else if (const auto first = std::find_if(threads.begin(), threads.end(), IsAtWork);
+               first != threads.end()) {
+      works = first;
+    }
+  }
+  const HostFrames::Frame& inner = frames.Of(works->frame);
+  const HostFrames::Frame& outer = frames.Of(waits->frame);
+  HostSample sample{.time_ns = works->time_ns,
+                    .since_ns = works->since_ns,
+                    .run_delay_ns = works->run_delay_ns,
+                    .in_gap = works->in_gap,
+                    .place = {}};
+  // A thread that runs Python has a purpose of its own; autograd's runs none.
+  const HostFrames::Frame& code = inner.at.function != 0 ? inner : outer;
+  const bool reads = code.task == HostTask::kUnknown && SystemCallOf(works->system_call).reads;
+  sample.place.task = reads ? HostTask::kLoads : code.task;
+  sample.place.call = works->call;
+  sample.place.system_call = works->system_call;
+  sample.place.file = works->file;
+  sample.place.at = code.at;
+  sample.place.own = code.own;
+  return sample;
+}
+
+}  // namespace gpuprobe::model

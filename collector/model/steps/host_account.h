@@ -1,0 +1,62 @@
+// Accounts for the idle time of one step by what the host did in it: exact calls first, then samples.
+//
+// Example: the device is idle from 0 to 30 ms. Samples of 10 and 20 ms stand for the 10 ms before each, and a
+// call lasted from 12 to 14 ms. The first place gets 10 ms, the call 2 ms, the second place 8 ms; the last 10
+// ms are not sampled.
+//
+// A sample in a gap stands for the time since the one before it. One that was taken while the host launched
+// stands for that, too, where the device is idle because launches are late; of a silence that it falls into
+// it is a sample like any other, and it says nothing about silences before it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "collector/model/steps/host_activity.h"
+#include "collector/model/steps/host_places.h"
+
+namespace gpuprobe::model {
+
+class HostAccount {
+ public:
+  explicit HostAccount(const HostActivity& host) : host_(host) {}
+
+  // In order of time: the device was idle in [from_ns, to_ns) because of its host, which has launched nothing
+  // since `silent_ns`.
+  void Add(IdleCause cause, uint64_t from_ns, uint64_t to_ns, uint64_t silent_ns);
+  // What samples say of the host's silence in [from_ns, to_ns).
+  struct Evidence {
+    uint64_t sampled_ns = 0;
+    uint64_t loading_ns = 0;  // the part of it in which the host loads
+
+    bool IsEnough(uint64_t of_ns) const { return 2 * sampled_ns >= of_ns && sampled_ns > 0; }
+    bool Loads() const { return 2 * loading_ns >= sampled_ns; }
+  };
+  Evidence EvidenceOf(uint64_t from_ns, uint64_t to_ns) const;
+  std::vector<HostShare> Take();
+
+ private:
+  // Calls visit(begin, end, sample) for each part of the stretch, in order; nullptr: not sampled.
+  struct Stretch {
+    uint64_t from_ns = 0;
+    uint64_t to_ns = 0;
+    uint64_t silent_ns = 0;
+    bool launching = false;
+  };
+  template <typename Visit>
+  void ForEachStretch(const Stretch& whole, Visit visit) const;
+  // The call that goes on at `at_ns`, which ends at `until_ns`; nullptr: none, and the next one begins then.
+  const HostInterval* CallAt(std::span<const HostInterval> calls, uint64_t at_ns, uint64_t& until_ns) const;
+  void AddStretch(IdleCause cause, uint64_t from_ns, uint64_t to_ns, const HostSample* sample);
+  void AddCode(IdleCause cause, uint64_t ns, const HostSample& sample);
+  void Put(IdleCause cause, const HostPlace& place, uint64_t ns);
+
+  const HostActivity& host_;
+  std::map<HostPlaces::Key, HostTime> shares_;
+  HostTime* last_ = nullptr;  // that got time
+  uint64_t counted_ns_ = 0;   // the time of the last sample that was counted
+};
+
+}  // namespace gpuprobe::model

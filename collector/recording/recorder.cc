@@ -1,0 +1,363 @@
+#include "collector/recording/recorder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collector/analysis/build_report.h"
+#include "collector/log/log.h"
+#include "collector/page/page.h"
+#include "collector/recording/live_display.h"
+#include "collector/recording/version.h"
+#include "collector/render/json_report.h"
+#include "collector/render/live_json.h"
+#include "collector/render/summary_json.h"
+#include "collector/store/run_directory.h"
+#include "collector/store/run_files.h"
+
+namespace gpuprobe::recording {
+
+class Recorder::Sink : public ingest::FrameSink {
+ public:
+  Sink(Recorder& recorder, model::ProcessModel& process, store::RunRecording::Log& log)
+      : recorder_(recorder), process_(process), log_(log) {
+    ++recorder_.clients_;
+    NoteConnection(/*open=*/true);
+  }
+
+  absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) override {
+    if (process_.Knows(batch)) return absl::OkStatus();  // sent again after a lost connection
+    // Frames that contradict the schema are not recorded either: a log must replay.
+    if (absl::Status s = process_.Apply(batch); !s.ok()) return s;
+    ++recorder_.changes_;
+    recorder_.Note(log_.AppendBatch(batch, raw, MonotonicNs()));
+    recorder_.RotateIfDue();
+    return absl::OkStatus();
+  }
+  void OnConnected(int socket) override {
+    std::unique_ptr<observe::ProcessObserver> observer =
+        observe::ProcessObserver::OfPeer(socket, process_.identity().pid());
+    if (observer == nullptr) return;
+    observer->Begin(MonotonicNs());
+    recorder_.observers_[&process_] = std::move(observer);
+  }
+  void OnBye(const v1::Bye& bye, std::string_view raw) override {
+    recorder_.CountUntilBye(process_);
+    process_.ApplyBye(bye);
+    ++recorder_.changes_;
+    recorder_.Note(log_.Append(raw, MonotonicNs()));
+    recorder_.Note(log_.Flush());
+    // The client waits, and we end with it: this is the last chance to write the report.
+    if (bye.ends_collector() && recorder_.clients_ == 1) recorder_.Note(recorder_.WriteReportSoFar());
+  }
+  std::optional<uint64_t> OnRecord() override { return log_.on_record(); }
+  std::string RunDirectory() override {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::absolute(recorder_.directory(), error);
+    return error ? "" : path.lexically_normal().string();
+  }
+  bool AsksForUnfinished() override {
+    return recorder_.hang_watch_ != nullptr && recorder_.hang_watch_->TakeRequest(process_);
+  }
+  void OnClosed(bool cut_off) override {
+    if (cut_off) NoteConnection(/*open=*/false);
+    ++recorder_.changes_;
+    if (cut_off) recorder_.AwaitEnd(process_);
+    recorder_.Note(log_.Flush());
+    --recorder_.clients_;
+    recorder_.last_left_ = std::chrono::steady_clock::now();
+  }
+  std::string TellsUser() override {
+    return std::exchange(recorder_.may_tell_, false) ? recorder_.directory() : "";
+  }
+
+ private:
+  // Distinguishes a process that ended from one whose collector ended first.
+  void NoteConnection(bool open) {
+    v1::Frame frame;
+    frame.mutable_connection()->set_open(open);
+    process_.ApplyConnection(frame.connection());
+    recorder_.Note(log_.Append(frame.SerializeAsString(), MonotonicNs()));
+    recorder_.Note(log_.Flush());  // nothing else may come before the collector's end
+  }
+
+  Recorder& recorder_;
+  model::ProcessModel& process_;
+  store::RunRecording::Log& log_;
+};
+
+absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory, uint64_t keep_bytes,
+                                                           bool may_resume) {
+  std::unique_ptr<Recorder> recorder(new Recorder(keep_bytes));
+  if (directory.empty()) {
+    if (absl::Status s = store::CheckDefaultRunDirectory(); !s.ok()) return s;
+    return recorder;
+  }
+  bool holds_run = false;
+  absl::StatusOr<store::Directory> opened =
+      store::PrepareRunDirectory(directory, may_resume ? &holds_run : nullptr);
+  if (!opened.ok()) return opened.status();
+  recorder->directory_ = *std::move(opened);
+  recorder->unfinished_ = holds_run;
+  if (absl::Status s = recorder->directory_->Lock(); !s.ok()) return s;
+  return recorder;
+}
+
+absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory,
+                                                           uint64_t keep_bytes) {
+  return Create(directory, keep_bytes, /*may_resume=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<Recorder>> Recorder::CreateOrResume(const std::string& directory,
+                                                                   uint64_t keep_bytes) {
+  return Create(directory, keep_bytes, /*may_resume=*/true);
+}
+
+absl::Status Recorder::Resume(const std::function<void(const std::string& line)>& say) {
+  if (!unfinished_) return absl::OkStatus();
+  const store::RunSettings recorded = store::ReadRunSettings(directory());
+  ChosenMarker marker;
+  marker.text = settings_.step_marker;
+  if (!marker.text.empty() && marker.text != recorded.step_marker) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory(), " holds an unfinished run that was recorded ",
+                     recorded.step_marker.empty() ? "without --step-marker"
+                                                  : absl::StrCat("with --step-marker ", recorded.step_marker),
+                     "; use the same marker, or choose another directory"));
+  }
+  if (marker.text.empty()) {
+    marker.TakeFrom(directory());
+    SetStepMarker(marker);
+  }
+  absl::StatusOr<store::Resumed> resumed = store::ResumeRun(*directory_, job_, NowNs());
+  if (!resumed.ok()) return resumed.status();
+  for (const std::string& note : resumed->notes) say(note);
+  if (resumed->recording.logs.empty()) return absl::OkStatus();
+  recording_ = std::make_unique<store::RunRecording>(*directory_, Version(), keep_bytes_, resumed->recording);
+  for (size_t i = 0; i < resumed->processes.size(); ++i) {
+    if (resumed->processes[i] != nullptr) logs_[resumed->processes[i]] = recording_->log(i);
+  }
+  say(absl::StrCat("resuming the run in ", directory(), ": ", job_.processes().size(),
+                   job_.processes().size() == 1 ? " process is" : " processes are", " on record"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hello& hello,
+                                                                  std::string_view raw) {
+  if (!directory_.has_value()) {
+    absl::StatusOr<store::Directory> made =
+        store::Directory::MakeNew(store::DefaultRunDirectory(store::RunName(hello.identity()), NowNs()));
+    if (!made.ok()) return made.status();
+    directory_ = *std::move(made);
+    if (absl::Status s = directory_->Lock(); !s.ok()) return s;
+  }
+  if (recording_ == nullptr) {
+    recording_ = std::make_unique<store::RunRecording>(*directory_, Version(), keep_bytes_, NowNs());
+    Note(store::WriteRunSettings(*directory_, settings_));
+  }
+  model::ProcessModel& process = job_.Join(hello);
+  ++changes_;
+  store::RunRecording::Log*& log = logs_[&process];
+  if (log != nullptr) {
+    Note(log->AppendHello(raw, MonotonicNs()));
+    Note(log->Flush());  // the client resumes after what was applied, so that must be on record
+  } else {
+    absl::StatusOr<store::RunRecording::Log*> opened = recording_->Open(hello, raw, MonotonicNs());
+    if (!opened.ok()) return opened.status();
+    log = *opened;
+  }
+  return std::make_unique<Sink>(*this, process, *log);
+}
+
+void Recorder::RotateIfDue() {
+  if (!recording_->Due()) return;
+  const auto state = [this](absl::FunctionRef<void(std::string_view)> part) { job_.SaveState(part); };
+  if (absl::Status s = recording_->Rotate(state, NowNs()); !s.ok() && !said_rotation_trouble_) {
+    said_rotation_trouble_ = true;
+    log::Warn(absl::StrCat("the run may grow beyond --keep: ", s.message()));
+  }
+}
+
+void Recorder::Note(const absl::Status& status) {
+  if (status.ok() || said_disk_trouble_) return;
+  said_disk_trouble_ = true;
+  log::Warn(absl::StrCat("records are no longer written: ", status.message(), "; they are still counted"));
+}
+
+void Recorder::SetStepMarker(const ChosenMarker& marker) {
+  job_.SetStepMarker(marker.marker);
+  settings_.step_marker = marker.text;
+}
+
+void Recorder::WatchForHangs(const HangOptions& options, HangWatch::Say say, render::Layout layout) {
+  rank_options_ = options;
+  hang_watch_ = std::make_unique<HangWatch>(
+      options.after_ns(), std::move(say), [this](const v1::HangVerdict& verdict) { NoteVerdict(verdict); },
+      layout);
+}
+
+void Recorder::NoteVerdict(const v1::HangVerdict& verdict) {
+  job_.ApplyVerdict(verdict);
+  ++changes_;
+  const auto log = logs_.find(job_.processes().front().get());
+  if (log == logs_.end()) return;
+  v1::Frame frame;
+  *frame.mutable_hang_verdict() = verdict;
+  Note(log->second->Append(frame.SerializeAsString(), MonotonicNs()));
+}
+
+void Recorder::Tick() {
+  ObserveIfDue();
+  if (hang_watch_ != nullptr) hang_watch_->Tick(job_, NowNs(), MonotonicNs());
+  if (recording_ != nullptr) Note(recording_->FlushIfDue(MonotonicNs()));
+  if (recording_ != nullptr) LookIfDue();
+}
+
+// A process whose connection breaks is ending: its status is there for a moment, until its parent takes it.
+void Recorder::AwaitEnd(model::ProcessModel& process) {
+  constexpr int kMostMs = 20;
+  const auto found = observers_.find(&process);
+  if (found == observers_.end() || end_patience_ms_ <= 0) return;
+  const uint64_t began_ns = MonotonicNs();
+  found->second->AwaitEnd(std::min(kMostMs, end_patience_ms_));
+  end_patience_ms_ -= static_cast<int>((MonotonicNs() - began_ns) / 1'000'000);
+}
+
+void Recorder::NoteChildEnd(pid_t pid, int wait_status) {
+  for (const auto& [process, observer] : observers_) {
+    if (observer->pid() == pid) observer->NoteStatus(wait_status);
+  }
+}
+
+void Recorder::Observe(model::ProcessModel& process, observe::ProcessObserver& observer, bool last) {
+  RecordObservation(process, observer.Look(NowNs(), MonotonicNs(), last));
+}
+
+// A run of a second, too, says whether its hosts had a CPU.
+void Recorder::CountUntilBye(model::ProcessModel& process) {
+  const auto found = observers_.find(&process);
+  if (found != observers_.end()) RecordObservation(process, found->second->Count(NowNs(), MonotonicNs()));
+}
+
+void Recorder::RecordObservation(model::ProcessModel& process, std::optional<v1::ProcessObservation> seen) {
+  v1::Frame frame;
+  if (!seen.has_value()) return;
+  process.ApplyObservation(*seen);
+  ++changes_;
+  *frame.mutable_process_observation() = *std::move(seen);
+  if (const auto log = logs_.find(&process); log != logs_.end())
+    Note(log->second->Append(frame.SerializeAsString(), MonotonicNs()));
+}
+
+void Recorder::ObserveIfDue() {
+  constexpr uint64_t kEveryNs = 1'000'000'000;
+  const bool due = MonotonicNs() >= next_observation_ns_;
+  if (due) next_observation_ns_ = MonotonicNs() + kEveryNs;
+  for (auto it = observers_.begin(); it != observers_.end();) {
+    if (due || it->second->HasEnded()) Observe(*it->first, *it->second, /*last=*/false);
+    it = it->second->said_end() ? observers_.erase(it) : std::next(it);
+  }
+}
+
+void Recorder::LookIfDue() {
+  constexpr uint64_t kEveryNs = 1'000'000'000;
+  if (MonotonicNs() < next_look_ns_) return;
+  next_look_ns_ = MonotonicNs() + kEveryNs;
+  status_ = live_watch_.Look(job_, NowNs());
+  if (hang_watch_ != nullptr) status_.hangs = hang_watch_->Statements();
+  // If this cannot be written, neither can the logs, and their error is reported.
+  directory_->WriteFile(kLiveFile, absl::StrCat(render::LiveJson(status_), "\n")).IgnoreError();
+}
+
+analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) {
+  for (const auto& [process, observer] : observers_) {
+    if (observer->HasEnded()) Observe(*process, *observer, /*last=*/true);
+  }
+  observers_.clear();
+  Note(recording_->Close());
+  const analysis::ReportInput input = InputFor(command_line);
+  logs_.clear();
+  recording_.reset();
+  directory_->Remove(kLiveFile);
+  job_.Finish();
+  for (int again = 0; again < model::JobModel::kReplays && job_.LearnedOfSteps(); ++again) CountStepsAgain();
+  analysis::Report report = analysis::BuildReport(job_, input);
+  report_written_ = WriteReport(job_, report);
+  return report;
+}
+
+// Replays the logs, while they hold the whole run: the totals contain the first guess at the steps.
+void Recorder::CountStepsAgain() {
+  const store::RunFiles files = Files();
+  if (!files.totals.empty() || files.FirstGeneration() != 1) return;
+  const std::string state = job_.SaveState();
+  job_.BeginAgain();
+  const absl::StatusOr<store::Replayed> replayed = store::ReplaySoFar(directory(), job_);
+  if (replayed.ok() && replayed->damages.empty()) {
+    job_.Finish();
+  } else {
+    Note(job_.LoadState(state));
+  }
+}
+
+analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command_line) const {
+  analysis::ReportInput input;
+  input.collector_version = Version();
+  input.command_line = command_line;
+  input.work = work_;
+  input.hang_after_ns = rank_options_.after_ns();
+  input.link_peak = rank_options_.link_peak;
+  input.unrecorded_frames = recording_->unrecorded_frames();
+  input.detail_since_ns = recording_->detail_since_ns();
+  return input;
+}
+
+// report.json comes last: a run that has it is finished. All files are written at once, and none into a run
+// that is being removed: the removal would fail on a folder that is not empty.
+absl::Status Recorder::WriteReport(const model::JobModel& job, const analysis::Report& report) const {
+  const std::string page = page::Page(job, report, Files());
+  const render::JsonFiles json = render::JsonReportFiles(report);
+  const std::string summary = render::SummaryJson(report);
+  if (Files().segments.empty()) return absl::NotFoundError(absl::StrCat(directory(), " was removed"));
+  absl::Status status = directory_->WriteFile("report.html", page);
+  if (json.ranks.empty()) {
+    directory_->Remove(render::kRanksFile);
+  } else {
+    status.Update(directory_->WriteFile(render::kRanksFile, json.ranks));
+  }
+  status.Update(directory_->WriteFile(render::kSummaryFile, summary));
+  status.Update(directory_->WriteFile(render::kReportFile, json.report));
+  return status;
+}
+
+store::RunFiles Recorder::Files() const {
+  absl::StatusOr<store::RunFiles> files = store::ListRun(*directory_);
+  return files.ok() ? *std::move(files) : store::RunFiles{};
+}
+
+std::optional<http::DocumentBuilder::Order> Recorder::OrderDocuments(
+    const std::vector<std::string>& command_line) {
+  if (recording_ == nullptr || job_.processes().empty()) return std::nullopt;
+  Note(recording_->FlushIfDue(MonotonicNs()));
+  return http::DocumentBuilder::Order{.state = job_.SaveState(),
+                                      .saving = {},
+                                      .marker = job_.step_marker(),
+                                      .input = InputFor(command_line),
+                                      .files = Files(),
+                                      .changes = changes_};
+}
+
+absl::Status Recorder::WriteReportSoFar() {
+  model::JobModel copy;
+  copy.SetStepMarker(job_.step_marker());
+  if (absl::Status s = copy.LoadState(job_.SaveState()); !s.ok()) return s;
+  copy.Finish();
+  return WriteReport(copy, analysis::BuildReport(copy, InputFor({})));
+}
+
+void Recorder::RemoveIfEmpty() {
+  if (directory_.has_value() && directory_->made() && !heard_anything()) directory_->RemoveIfEmpty();
+}
+
+}  // namespace gpuprobe::recording

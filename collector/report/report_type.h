@@ -1,0 +1,12 @@
+// The declared fields of the whole report, and of one rank.
+#pragma once
+
+#include "collector/report/fields.h"
+#include "collector/report/report.h"
+
+namespace gpuprobe::report {
+
+const Type& ReportType();
+const Type& RankType();
+
+}  // namespace gpuprobe::report

@@ -1,0 +1,28 @@
+// Python code that a simulated host runs instead of launching, as samples of it show.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace gpuprobe::simulate {
+
+enum class HostCode : uint8_t { kNotSampled, kEmptiesCache, kSavesCheckpoint };
+
+struct HostFunction {
+  std::string_view function;
+  std::string_view file;
+  uint32_t line;
+};
+
+struct SampledCode {
+  std::span<const HostFunction> stack;  // outermost first
+  std::string_view call = {};           // of CUDA
+  bool writes = false;                  // it is in write
+  std::string_view file = {};           // to that
+};
+
+// REQUIRES: it is sampled.
+SampledCode CodeOf(HostCode code);
+
+}  // namespace gpuprobe::simulate

@@ -1,0 +1,36 @@
+// Holds sampling to its promise: in any second at most 1 % of a core, and at most 100 samples.
+//
+// Both are credits that grow with time up to a small cap. Example: reading a deep stack for the first time
+// took 3 ms, so that the credit is 2 ms below zero: the next sample comes a quarter of a second later.
+// Thread: the probe's own. Allocation: none. Pure.
+#pragma once
+
+#include <cstdint>
+
+namespace gpuprobe::injector {
+
+class SampleBudget {
+ public:
+  static constexpr uint64_t kSecondNs = 1'000'000'000;
+  static constexpr int64_t kCpuPart = 140;  // of the time that passes: 0.7 %
+  static constexpr int64_t kMostCpuNs = 1'000'000;
+  static constexpr int64_t kSampleNs = kSecondNs / 90;
+  static constexpr int64_t kMostSamples = 8;
+
+  // The time by a clock that nobody sets.
+  void PassUntil(uint64_t now_ns) noexcept;
+  bool Allows() const noexcept { return cpu_ns_ > 0 && samples_ns_ >= kSampleNs; }
+  // Until it allows for CPU time.
+  uint64_t RestNs() const noexcept {
+    return cpu_ns_ > 0 ? 0 : static_cast<uint64_t>((1 - cpu_ns_) * kCpuPart);
+  }
+  void TakeSample() noexcept { samples_ns_ -= kSampleNs; }
+  void TakeCpu(uint64_t ns) noexcept { cpu_ns_ -= static_cast<int64_t>(ns); }
+
+ private:
+  uint64_t last_ns_ = 0;
+  int64_t cpu_ns_ = kMostCpuNs;
+  int64_t samples_ns_ = kMostSamples * kSampleNs;
+};
+
+}  // namespace gpuprobe::injector

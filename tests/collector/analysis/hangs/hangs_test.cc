@@ -1,0 +1,201 @@
+// What is called a hang, whom it is put down to, and what is not a hang.
+#include "collector/analysis/hangs/hangs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "collector/analysis/hangs/hang.h"
+#include "tests/collector/analysis/hangs_fixture.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+using gpuprobe::testing::BatchBuilder;
+using gpuprobe::testing::kMs;
+using gpuprobe::testing::kSecond;
+using gpuprobe::testing::kStart;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class HangsTest : public HangsFixture {
+ protected:
+  static constexpr int kRanks = 4;
+  static constexpr uint64_t kNoLaunch = 100;  // a plan that none came of
+
+  HangsTest() : HangsFixture(kRanks) {}
+  // Everybody issues call 0, which ends, and all but `missing` call 1 at 1 s.
+  void AllBut(int missing) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      BatchBuilder b = Begin(rank);
+      Call(rank, b, 0, 100 * kMs, true);
+      if (rank != missing) Call(rank, b, 1, kSecond, false);
+      Send(rank, b, kSecond + kMs);
+    }
+  }
+};
+
+TEST_F(HangsTest, ARankThatDoesNotIssueIsNamedAtTheLimitAndNotBefore) {
+  AllBut(2);
+  Heartbeat(61 * kSecond - kMs);
+  EXPECT_THAT(At(61 * kSecond - kMs), IsEmpty());
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kMissingRank);
+  EXPECT_EQ(hangs[0].seq, 1u);
+  EXPECT_EQ(hangs[0].issued, 3);
+  EXPECT_EQ(hangs[0].waiting_ns, 61 * kSecond);
+  ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, 2);
+  EXPECT_EQ(hangs[0].ranks[0].last_seq, 0u);
+  EXPECT_EQ(hangs[0].ranks[0].last_done_ago_ns, 62 * kSecond - 102 * kMs);
+}
+
+TEST_F(HangsTest, ARankThatLaunchesOrCopiesOrWritesIsAtWork) {
+  AllBut(2);
+  for (const bool writes : {false, true}) {
+    const uint64_t base = writes ? 100 * kSecond : 0;
+    BatchBuilder b = Begin(2);
+    if (writes) {
+      v1::Batch batch = b.batch();
+      batch.mutable_clock()->set_realtime_ns(kStart + base + 30 * kSecond);
+      batch.mutable_host_state()->set_io_bytes(100 << 20);
+      ASSERT_TRUE(processes_[2]->Apply(batch).ok());
+    } else {
+      b.Launch(1, kStart + 30 * kSecond, ++correlation_[2]);
+      b.Copy(kStart + 30 * kSecond, kStart + 31 * kSecond, 1 << 20, v1::COPY_DIRECTION_D2H, correlation_[2]);
+      Send(2, b, 32 * kSecond);
+    }
+    Heartbeat(base + 80 * kSecond);
+    EXPECT_THAT(At(base + 80 * kSecond), IsEmpty());
+    Heartbeat(base + 92 * kSecond);
+    EXPECT_THAT(At(base + 92 * kSecond), SizeIs(1));
+  }
+}
+
+TEST_F(HangsTest, ARankWhoseOwnWorkStillRunsIsNotMissing) {
+  AllBut(2);
+  BatchBuilder b = Begin(2);
+  b.Launch(1, kStart + 2 * kSecond, ++correlation_[2]);
+  Send(2, b, 3 * kSecond);
+  Heartbeat(200 * kSecond);
+  EXPECT_THAT(At(200 * kSecond), IsEmpty());
+}
+
+TEST_F(HangsTest, AllIssuedAndItDoesNotEnd) {
+  AllBut(-1);
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kAllIssued);
+  EXPECT_FALSE(hangs[0].culprit_known);
+  EXPECT_THAT(hangs[0].ranks, SizeIs(kRanks));
+}
+
+TEST_F(HangsTest, ARankThatIssuedTheCallButLaunchedNoKernelIsNamedLiveAndAfterwards) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    Call(rank, b, 0, 100 * kMs, true);
+    if (rank == 2) {
+      b.Collective(kAllReduce, kWorld, 1, 1000, 4, kNoLaunch, kStart + kSecond);
+      Call(rank, b, 2, kSecond + kMs, false);
+    } else {
+      Call(rank, b, 1, kSecond, false);
+    }
+    Send(rank, b, kSecond + 2 * kMs);
+  }
+  Heartbeat(62 * kSecond);
+  for (const bool over : {false, true}) {
+    if (over) job_.Finish();
+    const std::vector<Hang> hangs = At(62 * kSecond);
+    ASSERT_THAT(hangs, SizeIs(1)) << over;
+    EXPECT_EQ(hangs[0].kind, Hang::Kind::kMissingRank);
+    EXPECT_EQ(hangs[0].seq, 1u);
+    EXPECT_EQ(hangs[0].issued, 3);
+    ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+    EXPECT_EQ(hangs[0].ranks[0].rank, 2);
+    EXPECT_EQ(hangs[0].ranks[0].state, HangRank::State::kLaunchedNothing);
+    EXPECT_EQ(hangs[0].ranks[0].last_seq, 2u);
+    EXPECT_THAT(HangStatement(hangs[0]), HasSubstr("rank 2 issued the call but launched no kernel."));
+  }
+}
+
+TEST_F(HangsTest, AKernelThatMayHaveBeenLostIsNotSaidToBeMissing) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    Call(rank, b, 0, 100 * kMs, true);
+    if (rank == 2) {
+      b.Collective(kAllReduce, kWorld, 1, 1000, 4, kNoLaunch, kStart + kSecond);
+      b.Loss(v1::LOSS_EVENT_RING_FULL, 1);
+    } else {
+      Call(rank, b, 1, kSecond, false);
+    }
+    Send(rank, b, kSecond + 2 * kMs);
+  }
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kAllIssued);
+  EXPECT_FALSE(hangs[0].culprit_known);
+}
+
+TEST_F(HangsTest, WorkBeforeItThatStillRunsExcusesACollectiveForFiveTimesTheLimit) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    Call(rank, b, 0, 100 * kMs, true);
+    if (rank == 1) b.Launch(1, kStart + 900 * kMs, ++correlation_[rank]);
+    Call(rank, b, 1, kSecond, false);
+    Send(rank, b, kSecond + kMs);
+  }
+  Heartbeat(290 * kSecond);
+  EXPECT_THAT(At(290 * kSecond), IsEmpty());
+  Heartbeat(302 * kSecond);
+  ASSERT_THAT(At(302 * kSecond), SizeIs(1));
+  EXPECT_TRUE(At(302 * kSecond)[0].earlier_work);
+}
+
+TEST_F(HangsTest, CallsThatDifferAreReportedAtOnceAndPutDownToTheMinority) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    Call(rank, b, 0, 100 * kMs, true);
+    Call(rank, b, 1, kSecond, false, rank == 3 ? kBroadcast : kAllReduce, rank == 3 ? 7 : 1000);
+    Send(rank, b, kSecond + kMs);
+  }
+  const std::vector<Hang> hangs = At(kSecond + 2 * kMs);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kMismatch);
+  EXPECT_EQ(hangs[0].shape.op, "AllReduce");
+  EXPECT_EQ(hangs[0].issued, 3);
+  ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, 3);
+  EXPECT_EQ(hangs[0].ranks[0].shape->op, "Broadcast");
+  EXPECT_EQ(hangs[0].ranks[0].shape->count, 7u);
+}
+
+TEST_F(HangsTest, ALostCallIsTakenToHaveBeenIssuedWhenALaterOneWas) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    if (rank != 2) Call(rank, b, 0, 100 * kMs, false);
+    Call(rank, b, 1, kSecond, true);
+    Send(rank, b, kSecond + kMs);
+  }
+  Heartbeat(100 * kSecond);
+  EXPECT_THAT(At(100 * kSecond), IsEmpty());
+}
+
+TEST_F(HangsTest, AStateThatWasSavedFindsTheSameHang) {
+  AllBut(2);
+  Heartbeat(62 * kSecond);
+  model::JobModel loaded;
+  ASSERT_TRUE(loaded.LoadState(job_.SaveState()).ok());
+  const std::vector<Hang> hangs = HangsOf(loaded, kStart + 62 * kSecond, kLimit);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(HangEvidence(hangs[0]), HangEvidence(At(62 * kSecond)[0]));
+}
+
+}  // namespace
+}  // namespace gpuprobe::analysis

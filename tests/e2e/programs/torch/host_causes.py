@@ -1,0 +1,175 @@
+"""Training in which the host keeps the GPU waiting for a known reason: host_causes.py KIND [--annotate] [--steps N]
+
+The line that is to blame ends in `# KIND`. --annotate: with NVTX ranges around what a careful program has ranges around.
+"""
+import contextlib
+import gc
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+KIND = sys.argv[1]
+ANNOTATE = "--annotate" in sys.argv
+STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else 40
+WIDTH, BATCH = 256, 64
+
+
+@contextlib.contextmanager
+def named(name):
+    if not ANNOTATE:
+        yield
+        return
+    torch.cuda.nvtx.range_push(name)
+    yield
+    torch.cuda.nvtx.range_pop()
+
+
+class Samples(torch.utils.data.Dataset):
+    def __init__(self, slow):
+        self.slow = slow
+
+    def __len__(self):
+        return BATCH * (STEPS + 1)
+
+    def __getitem__(self, index):
+        if self.slow and index % BATCH == 0:
+            end = time.perf_counter() + 0.05
+            while time.perf_counter() < end:
+                sum(range(10_000))  # dataset
+        return torch.full((WIDTH,), float(index))
+
+
+def loader():
+    slow = KIND in ("dataset", "workers")
+    return torch.utils.data.DataLoader(Samples(slow), batch_size=BATCH, num_workers=1 if KIND == "workers" else 0, prefetch_factor=2 if KIND == "workers" else None)
+
+
+class Node:
+    """Garbage with a circle in it, which only the collector finds."""
+
+    def __init__(self, before):
+        self.before, self.me = before, self
+
+
+class Tired(nn.Module):
+    """Another number of rows each time, which a graph of fixed shapes does not serve."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        return torch.relu(self.layer(x)) * 2 + 1
+
+
+def update_by_hand(parameters):
+    for parameter in parameters:
+        parameter.data.add_(parameter.grad, alpha=-1e-3)  # optimizer
+
+
+def evaluate(model):
+    with torch.no_grad():
+        for _ in range(20):
+            model(torch.zeros(BATCH, WIDTH, device="cuda"))
+            time.sleep(0.01)  # evaluation
+
+
+def save(model):
+    torch.save({"model": [p.cpu() for p in model.parameters()], "state": list(range(1_500_000))}, "checkpoint.pt")  # checkpoint
+
+
+def hold(lock, stop):
+    while not stop.is_set():
+        with lock:
+            time.sleep(0.05)
+        time.sleep(0.001)
+
+
+def main():
+    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    if ranks > 1:
+        dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
+    layers = 40 if KIND == "optimizer" else 6
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(layers))).cuda()
+    trained = DistributedDataParallel(model) if ranks > 1 else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    lock, stop = threading.Lock(), threading.Event()
+    holder = threading.Thread(target=hold, args=(lock, stop))
+    if KIND == "lock":
+        holder.start()
+    if KIND == "garbage":
+        gc.set_threshold(20_000, 2, 1)
+        kept = [Node(None) for _ in range(300_000)]
+    log = logging.getLogger("training")
+    if KIND == "log":
+        os.mkfifo("log")
+        reader = subprocess.Popen([sys.executable, "-c", "import time\nwith open('log', 'rb', buffering=0) as f:\n while f.read(4096): time.sleep(0.005)"])
+        log.addHandler(logging.FileHandler("log"))
+        log.setLevel(logging.INFO)
+    compiled = torch.compile(Tired().cuda(), dynamic=False, backend="eager") if KIND == "compile" else None
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # pylint: disable=protected-access
+
+    large = torch.zeros(4096, 4096, device="cuda")
+
+    batches = iter(loader())
+    for step in range(STEPS):
+        with named("step"):
+            with named("load"):
+                batch = next(batches)  # workers
+                batch = batch.cuda()
+            with named("forward"):
+                loss = trained(batch).square().mean()
+                if compiled is not None:
+                    loss = loss + compiled(torch.zeros(step + 2, WIDTH, device="cuda")).mean()  # compile
+            with named("backward"):
+                loss.backward()
+            with named("optimizer"):
+                if KIND == "optimizer":
+                    for _ in range(5):
+                        update_by_hand(model.parameters())
+                else:
+                    optimizer.step()
+                optimizer.zero_grad()
+            if KIND == "empty_cache":
+                made = [torch.empty(32 << 20, dtype=torch.uint8, device="cuda") for _ in range(400)]
+                del made
+                torch.cuda.empty_cache()  # empty_cache
+            elif KIND == "garbage":
+                made = [Node(None) for _ in range(40_000)]  # garbage
+                del made
+            elif KIND == "checkpoint" and rank == 0 and step % 10 == 9:
+                save(model)
+            elif KIND == "evaluation" and rank == 0 and step % 10 == 9:
+                evaluate(model)
+            elif KIND == "item":
+                for _ in range(20):
+                    large = large @ large
+                    large.sum().item()  # item
+            elif KIND == "lock":
+                with lock:  # lock
+                    pass
+            elif KIND == "log":
+                log.info("%d %s", step, "x" * 40_000)  # log
+    torch.cuda.synchronize()
+    stop.set()
+    if KIND == "lock":
+        holder.join()
+    if KIND == "log":
+        logging.shutdown()
+        reader.wait()
+    if ranks > 1:
+        dist.barrier()
+        dist.destroy_process_group()
+    print(f"rank {rank}: {STEPS} steps", flush=True)
+
+
+main()
