@@ -28,7 +28,7 @@ class Counts:
         self.few_replays = 14 if quick else 700
         self.launches = 3000 if quick else 200_000
         self.timed_launches = 500 if quick else 20_000  # of a repetition
-        self.repetitions = 3 if quick else 15
+        self.repetitions = 2 if quick else 5
 
 
 def run_steps(checker, counts):
@@ -50,8 +50,8 @@ def run_steps(checker, counts):
         step(program, 30, cuda_steps.one_of_each, checker, program)
     step("JAX", 90, python_steps.jax, checker)
     step("CuPy", 60, python_steps.cupy, checker)
-    step("launch cost", 40, cuda_steps.launch_cost, checker, counts.timed_launches, counts.repetitions)
-    step("torch adds", 120, torch.adds, counts.timed_launches, counts.repetitions)
+    step("launch cost", 80, cuda_steps.launch_cost, checker, counts.timed_launches, counts.repetitions)
+    step("torch adds", 200, torch.adds, counts.timed_launches, counts.repetitions)
     step("c10 symbols", 30, torch.c10_symbols)
     for mode in ("eager", "graphs"):
         step(f"torch {mode}", 100, torch.measure, mode)

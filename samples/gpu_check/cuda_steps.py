@@ -171,34 +171,44 @@ def one_of_each(checker, program):
     checker.expect("timing source", run.report["trust"]["timing_source"], "cupti_activity")
 
 
-LAUNCH_VARIANTS = {"nvtx only": "nvtx", "kernels only": "kernels", "everything": None}
+# What is recorded from rung to rung: nothing but ranges, then kind by kind what the device does, what programs call, and what threads are in.
+LADDER = {"nvtx only": "nvtx", "kernels only": "kernels", "device": "kernels,copies,memsets,syncs", "all but driver": "kernels,copies,memsets,syncs,memory,nccl,nvtx",
+          "all but samples": None, "everything": None}
+LADDER_ROUNDS = 3
 
 
-def launch_variants(checker, command, launches):
-    """The time of a launch bare, and under the probe with less and more to record. launches: how many the command makes at least."""
-    seconds = {"bare": [last_json(checker.call(command))["median_us"] / 1e6]}
-    for variant, kinds in LAUNCH_VARIANTS.items():
-        run = checker.record(command, {"GPUPROBE_COMPARE_LAUNCHES": "0", **({"GPUPROBE_KINDS": kinds} if kinds else {})}, records=False)
-        seconds[variant] = [run.said["median_us"] / 1e6]
-        checker.expect_nothing_lost(run, f", {variant}")
-        if kinds == "nvtx":
-            checker.expect(f"kernels, {variant}", run.kernels, 0)
-        else:
-            checker.expect_that(run.kernels >= launches, f"kernels, {variant}", run.kernels, f"at least {launches}")
-        if variant == "everything":
-            cost = run.report["trust"]["cost"]
-            checker.fact(f"reported_cost_of_{checker.name.replace(' ', '_')}",
-                         {k: cost[k] for k in ("own_fraction", "expected_cupti_least", "expected_cupti_most")})
-    return seconds
+def launch_ladder(checker, of, command, launches):
+    """The time of a launch bare, under a tool of CUPTI that throws everything away, and under the probe with more and more to record; in rounds, so
+    that a drift of the machine hits all alike. launches: how many the command makes at least."""
+    alone = os.path.join(checker.tree, "samples", "gpu_check", "libcupti_alone.so")
+    seconds = {"bare": [], **({"CUPTI alone": []} if os.path.exists(alone) else {}), **{rung: [] for rung in LADDER}}
+    for _ in range(LADDER_ROUNDS):
+        for rung, runs in seconds.items():
+            if rung in LADDER:
+                said = launch_recorded(checker, command, launches, rung)
+            else:
+                said = last_json(checker.call(command, {"CUDA_INJECTION64_PATH": alone} if rung == "CUPTI alone" else None))
+            runs.append(said["median_us"] / 1e6)
+    checker.cost(of, seconds)
+
+
+def launch_recorded(checker, command, launches, rung):
+    kinds = LADDER[rung]
+    run = checker.record(command, {"GPUPROBE_COMPARE_LAUNCHES": "0", "GPUPROBE_HOST_SAMPLES": "1" if rung == "everything" else "0",
+                                   **({"GPUPROBE_KINDS": kinds} if kinds else {})}, records=False)
+    checker.expect_nothing_lost(run, f", {rung}")
+    if kinds == "nvtx":
+        checker.expect(f"kernels, {rung}", run.kernels, 0)
+    else:
+        checker.expect_that(run.kernels >= launches, f"kernels, {rung}", run.kernels, f"at least {launches}")
+    if rung == "everything":
+        cost = run.report["trust"]["cost"]
+        checker.fact(f"reported_cost_of_{checker.name.replace(' ', '_')}", {k: cost[k] for k in ("own_fraction", "expected_cupti_least", "expected_cupti_most")})
+    return run.said
 
 
 def launch_cost(checker, launches, repetitions):
-    command = [checker.sample("gpu_check", "launch_loop"), str(launches), str(repetitions)]
-    seconds = launch_variants(checker, command, launches * repetitions)
-    alone = os.path.join(checker.tree, "samples", "gpu_check", "libcupti_alone.so")
-    if os.path.exists(alone):
-        seconds["CUPTI alone"] = [last_json(checker.call(command, {"CUDA_INJECTION64_PATH": alone}))["median_us"] / 1e6]
-    checker.cost("launch of an empty kernel", seconds)
+    launch_ladder(checker, "launch of an empty kernel", [checker.sample("gpu_check", "launch_loop"), str(launches), str(repetitions)], launches * repetitions)
 
 
 def ranks_command(checker, program, arguments):

@@ -6,7 +6,7 @@ import statistics
 import sys
 
 from checker import LOADINGS, Failed, Skipped, call_of, last_json
-from cuda_steps import launch_variants
+from cuda_steps import launch_ladder
 
 
 def need_module(checker, module, usable):
@@ -104,7 +104,7 @@ class Torch:
         need_torch(self.checker)
         program = [self.checker.stand_in] if self.checker.stand_in else script(self.checker, "torch_adds.py")
         command = [*program, "--launches", str(launches), "--repetitions", str(repetitions)]
-        self.checker.cost("torch x.add_(1)", launch_variants(self.checker, command, launches * repetitions))
+        launch_ladder(self.checker, "torch x.add_(1)", command, launches * repetitions)
 
     def c10_symbols(self):
         """Which of the mangled names of the allocator's reporting functions this PyTorch has."""

@@ -213,11 +213,14 @@ class NativeStacks(harness.EndToEndTest):
         self.assertEqual(shown[0], "2 different stacks in 3 main threads, the odd ones first")
         self.assertRegex(shown[2], r"^1 of 3, in read pipe:\[\d+\]: rank 1 \(pid \d+\)$")
         odd = shown[3:shown.index("", 3)]
-        place_of = os.path.join(PROGRAMS, "native_library.c")
-        self.assertIn(f"    ReadShard ({place_of}:{line_of('native_library.c', '// here: ReadShard')})", odd)
+
+        def native(function):
+            """How its frame ends: where the sources were when it was compiled is not known, a compiler's cache may have it from elsewhere."""
+            return rf"^    {function} \(/\S*/tests/e2e/programs/native_library\.c:{line_of('native_library.c', f'// here: {function}')}\)$"
+        self.assertTrue(any(re.match(native("ReadShard"), line) for line in odd), odd)
         self.assertTrue(odd[-1].startswith("    <module> ("))
         self.assertIn("2 of 3, in futex: rank 0, rank 2", shown)
-        self.assertIn(f"    WaitForPeers ({place_of}:{line_of('native_library.c', '// here: WaitForPeers')})", shown)
+        self.assertTrue(any(re.match(native("WaitForPeers"), line) for line in shown), shown)
         self.assertRegex(shown[-1], r"^3 threads were stopped for at most \d+\.\d\d ms to copy their stacks, one after the other\.$")
         job.signal(signal.SIGTERM)
         job.wait()

@@ -89,7 +89,8 @@ class OwnCost(harness.EndToEndTest):
         self.assertLess(cost["launch_fraction"], 0.05)
         self.assertGreater(cost["launch_fraction"], 0)
         self.assertEqual(self.kernels(report), 2000)
-        self.assertRegex(self.headline(out), r"own cost \S+ % \+ CUPTI's part, estimated at \S+ to \S+ % \(based on H100 figures\)$")
+        self.assertRegex(self.headline(out), r"own cost \S+ % \+ CUPTI's part, estimated at \S+ to \S+ % \(based on H100 figures\)(; CUPTI reports |$)",
+                         "CUPTI's worker may have waited for a processor")
         self.assertAlmostEqual(cost["expected_cupti_most"], 3 * cost["expected_cupti_least"], delta=1e-9)
         self.assertAlmostEqual(cost["expected_cupti_least"] * report["conditions"]["duration_ns"], 2000 * 1000, delta=300 * 1000)
 
