@@ -23,6 +23,7 @@ class Counts:
 
     def __init__(self, quick):
         self.torch_steps = 20 if quick else 50
+        self.timed_steps = 20 if quick else 300
         self.graph_nodes = 100 if quick else 4000
         self.replays = 70 if quick else 7000
         self.few_replays = 14 if quick else 700
@@ -52,6 +53,7 @@ def run_steps(checker, counts):
     step("CuPy", 60, python_steps.cupy, checker)
     step("launch cost", 80, cuda_steps.launch_cost, checker, counts.timed_launches, counts.repetitions)
     step("torch adds", 200, torch.adds, counts.timed_launches, counts.repetitions)
+    step("torch step cost", 200, torch.step_cost, counts.timed_steps)
     step("c10 symbols", 30, torch.c10_symbols)
     for mode in ("eager", "graphs"):
         step(f"torch {mode}", 100, torch.measure, mode)

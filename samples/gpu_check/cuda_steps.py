@@ -171,28 +171,28 @@ def one_of_each(checker, program):
     checker.expect("timing source", run.report["trust"]["timing_source"], "cupti_activity")
 
 
-# What is recorded from rung to rung: nothing but ranges, then kind by kind what the device does, what programs call, and what threads are in.
-LADDER = {"nvtx only": "nvtx", "kernels only": "kernels", "device": "kernels,copies,memsets,syncs", "all but driver": "kernels,copies,memsets,syncs,memory,nccl,nvtx",
-          "all but samples": None, "everything": None}
-LADDER_ROUNDS = 3
+# What is recorded from rung to rung: ranges, then kind by kind what the device does, what programs call, and what threads are in.
+RUNGS = ("kernels", "copies", "memsets", "syncs", "memory", "nccl", "nvtx")
+LADDER = {"nvtx only": "nvtx", "kernels only": "kernels", **{f"+ {kind}": ",".join(RUNGS[:i + 1]) for i, kind in enumerate(RUNGS) if i}, "+ driver": None,
+          "everything": None}
 
 
-def launch_ladder(checker, of, command, launches):
-    """The time of a launch bare, under a tool of CUPTI that throws everything away, and under the probe with more and more to record; in rounds, so
-    that a drift of the machine hits all alike. launches: how many the command makes at least."""
+def ladder(checker, of, command, seconds_of_said, kernels_at_least, rounds=2):
+    """What the command says it took bare, under a tool of CUPTI that throws everything away, and under the probe with more and more to record; in
+    rounds, so that a drift of the machine hits all alike."""
     alone = os.path.join(checker.tree, "samples", "gpu_check", "libcupti_alone.so")
     seconds = {"bare": [], **({"CUPTI alone": []} if os.path.exists(alone) else {}), **{rung: [] for rung in LADDER}}
-    for _ in range(LADDER_ROUNDS):
+    for _ in range(rounds):
         for rung, runs in seconds.items():
             if rung in LADDER:
-                said = launch_recorded(checker, command, launches, rung)
+                said = recorded_rung(checker, command, kernels_at_least, rung)
             else:
                 said = last_json(checker.call(command, {"CUDA_INJECTION64_PATH": alone} if rung == "CUPTI alone" else None))
-            runs.append(said["median_us"] / 1e6)
+            runs.append(seconds_of_said(said))
     checker.cost(of, seconds)
 
 
-def launch_recorded(checker, command, launches, rung):
+def recorded_rung(checker, command, kernels_at_least, rung):
     kinds = LADDER[rung]
     run = checker.record(command, {"GPUPROBE_COMPARE_LAUNCHES": "0", "GPUPROBE_HOST_SAMPLES": "1" if rung == "everything" else "0",
                                    **({"GPUPROBE_KINDS": kinds} if kinds else {})}, records=False)
@@ -200,15 +200,19 @@ def launch_recorded(checker, command, launches, rung):
     if kinds == "nvtx":
         checker.expect(f"kernels, {rung}", run.kernels, 0)
     else:
-        checker.expect_that(run.kernels >= launches, f"kernels, {rung}", run.kernels, f"at least {launches}")
+        checker.expect_that(run.kernels >= kernels_at_least, f"kernels, {rung}", run.kernels, f"at least {kernels_at_least}")
     if rung == "everything":
         cost = run.report["trust"]["cost"]
         checker.fact(f"reported_cost_of_{checker.name.replace(' ', '_')}", {k: cost[k] for k in ("own_fraction", "expected_cupti_least", "expected_cupti_most")})
     return run.said
 
 
+def median_launch(said):
+    return said["median_us"] / 1e6
+
+
 def launch_cost(checker, launches, repetitions):
-    launch_ladder(checker, "launch of an empty kernel", [checker.sample("gpu_check", "launch_loop"), str(launches), str(repetitions)], launches * repetitions)
+    ladder(checker, "launch of an empty kernel", [checker.sample("gpu_check", "launch_loop"), str(launches), str(repetitions)], median_launch, launches * repetitions)
 
 
 def ranks_command(checker, program, arguments):

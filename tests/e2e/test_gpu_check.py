@@ -18,8 +18,8 @@ MODES = ("eager", "graphs", "compiled")
 CUDA_STEPS = ("large graph", "second tool, old style", "second tool, new style", "CUPTI trace", "many launches",
               "many launches, exit without waiting", "one_of_each", "launch cost", "child graphs",
               *(f"{program} {loading}" for program in ("vector_add", "ddp_train", "nccl_calls") for loading in LOADINGS))
-TORCH_STEPS = ("torch.profiler inside, eager", "torch.profiler inside, graphs", "torch adds", "c10 symbols", *(f"torch {mode}" for mode in MODES))
-RUNGS = {"bare", "CUPTI alone", "nvtx only", "kernels only", "device", "all but driver", "all but samples", "everything"}
+TORCH_STEPS = ("torch.profiler inside, eager", "torch.profiler inside, graphs", "torch adds", "torch step cost", "c10 symbols", *(f"torch {mode}" for mode in MODES))
+RUNGS = {"bare", "CUPTI alone", "nvtx only", "kernels only", "+ copies", "+ memsets", "+ syncs", "+ memory", "+ nccl", "+ nvtx", "+ driver", "everything"}
 SKIPPED_STEPS = ("JAX", "CuPy", "one_of_each_static", "many launches, cost compared")
 
 
@@ -94,13 +94,15 @@ class GpuCheck(harness.EndToEndTest):
             self.assertEqual(status[step], {"ok"}, f"{step}\n{finished}")
         for step, of in [*(("torch.profiler inside, " + mode, "") for mode in ("eager", "graphs")),
                          *((f"torch {mode}", f", {loading}") for mode in MODES for loading in LOADINGS)]:
-            for what, number in (("kernels", 3 * STEPS), ("copies", STEPS)):
+            kinds = (("kernels and copies", 4 * STEPS),) if "graphs" in step else (("kernels", 3 * STEPS), ("copies", STEPS))
+            for what, number in kinds:
                 self.assertEqual(found[(step, f"{what} of the measured steps against torch.profiler's{of}")]["found"], number)
         for mode in MODES:
             cost = results["cost"][f"torch {mode} step"]
             self.assertEqual([len(cost[name]["runs_s"]) for name in ("bare", "probe", "profiler")], [2, 2, 1])
             self.assertAlmostEqual(cost["probe"]["over_bare"], cost["probe"]["median_s"] / cost["bare"]["median_s"] - 1)
-        self.assertEqual(set(results["cost"]["torch x.add_(1)"]), RUNGS)
+        for of in ("torch x.add_(1)", "eager PyTorch step"):
+            self.assertEqual(set(results["cost"][of]), RUNGS)
         self.assertEqual(results["facts"]["c10_reporting_symbols"], sorted(symbol.decode() for symbol in symbols))
         self.assertTrue(results["facts"]["kernels_of_graphs_have_node_ids"])
         self.assertEqual(results["conditions"]["torch"], "stand-in")

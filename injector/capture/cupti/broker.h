@@ -44,6 +44,8 @@ struct BrokerHost {
   // Registers our buffer callbacks with CUPTI again: a tool's call that began before we subscribed may have
   // replaced them afterwards.
   void (*take_buffers_back)(void* self) noexcept = nullptr;
+  // Has CUPTI hand over the records of what is done. May wait for CUPTI's thread.
+  void (*flush)(void* self) noexcept = nullptr;
   void* self = nullptr;
   uint32_t precautions = 0;  // proto/cupti_versions.h
 };

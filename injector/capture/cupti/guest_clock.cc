@@ -19,6 +19,7 @@ namespace {
 
 // The guest's function, and whether it may be called.
 constinit std::atomic<CUpti_TimestampCallbackFunc> clock_of_guest{nullptr};
+constinit std::atomic<CUpti_TimestampCallbackFunc> given_before{nullptr};  // the one that CUPTI last got as ours
 constinit std::atomic<bool> runs{false};
 constinit std::atomic<bool> with_cupti{false};  // CUPTI calls our Clock, for good
 constinit std::atomic<bool> due{false};         // pass it to CUPTI once the guest records
@@ -108,13 +109,24 @@ Continuation FromReadings() noexcept {
   return {last.ticks, last.monotonic_ns, ticks > 0 && ns > 0 ? ticks / ns : 1};
 }
 
+// Records that wait in CUPTI while a clock is registered lose their times, so they are fetched first. That
+// waits for CUPTI's thread, which must not need the guest's locks: no record may be on its way to the guest,
+// and this thread may not be in a call of CUPTI's to it.
+//
 // Readings before and after CUPTI's own work show how fast the clock runs.
 CUptiResult GiveToCupti() noexcept {
   due.store(false, std::memory_order_relaxed);
   runs.store(true);
   TakeReading();
+  const CUpti_TimestampCallbackFunc given = clock_of_guest.load(std::memory_order_relaxed);
+  if (given == given_before.load(std::memory_order_relaxed)) {
+    RestartWindows(Clock());
+    return CUPTI_SUCCESS;
+  }
+  if (Receiving() && !HasRecorded() && OwnCalls() == 0) host.flush(host.self);
   const CUptiResult result = Functions().ActivityRegisterTimestampCallback(Clock);
   if (result != CUPTI_SUCCESS) return result;
+  given_before.store(given, std::memory_order_relaxed);
   with_cupti.store(true, std::memory_order_release);
   TakeReading();
   RestartWindows(Clock());

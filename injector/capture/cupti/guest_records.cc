@@ -127,6 +127,8 @@ bool NoteDisabled(KindWindow& window) noexcept {
 
 bool RecordsAnything() noexcept { return kinds_enabled.load(std::memory_order_relaxed) > 0; }
 
+bool HasRecorded() noexcept { return kinds_ever.load(std::memory_order_acquire); }
+
 CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind) {
   const auto index = static_cast<uint32_t>(kind);
   if (index >= kKinds) return Functions().ActivityEnable(kind);
@@ -180,7 +182,7 @@ void RestartWindows(uint64_t now) noexcept {
 }  // namespace guest
 
 void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t valid_bytes) noexcept {
-  if (!guest::kinds_ever.load(std::memory_order_acquire)) return;
+  if (!guest::HasRecorded()) return;
   const guest::Call call;  // its buffers go with it
   if (!GuestHasBuffers()) return;
   guest::Buffer from;

@@ -33,6 +33,8 @@ void DisableAll() noexcept;
 void NoteAllDisabled() noexcept;
 // True while the guest has a kind enabled.
 bool RecordsAnything() noexcept;
+// Whether it ever had one: records may be on their way to it.
+bool HasRecorded() noexcept;
 // CUPTI's clock has changed: records of the enabled kinds are the guest's from `now` on.
 void RestartWindows(uint64_t now) noexcept;
 

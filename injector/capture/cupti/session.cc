@@ -103,6 +103,7 @@ CuptiSession::StartResult CuptiSession::Attach(bool beside_others) noexcept {
                  .needs_callback = NeedsCallback,
                  .graphs_made = graphs_seen,
                  .take_buffers_back = TakeBuffersBack,
+                 .flush = [](void* self) noexcept { static_cast<CuptiSession*>(self)->Flush(false); },
                  .self = this,
                  .precautions = precautions_});
   const bool enabled = EnableEverything();

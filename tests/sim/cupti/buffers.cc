@@ -21,6 +21,13 @@ constexpr size_t kMaxWaiting = 1U << 20;
 
 thread_local bool inside_completion = false;
 
+void ZeroIfKernel(uint8_t* record) {
+  const auto kind = reinterpret_cast<const CUpti_Activity*>(record)->kind;
+  if (kind != CUPTI_ACTIVITY_KIND_KERNEL && kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) return;
+  auto* const kernel = reinterpret_cast<CUpti_ActivityKernel4*>(record);  // later layouts have them there, too
+  kernel->start = kernel->end = 0;
+}
+
 }  // namespace
 
 Buffers::Buffers(BufferOptions options) : options_(options) {}
@@ -218,6 +225,16 @@ void Buffers::Add(uint32_t correlation, Record record) {
   starved_ = starved_ && slots_.find(correlation) == slots_.end();
   StartWorker();
   wake_.notify_all();
+}
+
+void Buffers::ZeroKernelTimes() {
+  const std::scoped_lock lock(mutex_);
+  for (Finished& finished : finished_) ZeroIfKernel(finished.record.data());
+  for (const BufferPtr& buffer : buffers_) {
+    CUpti_Activity* record = nullptr;
+    while (NextRecord(buffer->data, buffer->written, &record, options_.api_version) == CUPTI_SUCCESS)
+      ZeroIfKernel(reinterpret_cast<uint8_t*>(record));
+  }
 }
 
 bool Buffers::AddIfOpen(const Record& record) {

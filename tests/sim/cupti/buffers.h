@@ -81,6 +81,8 @@ class Buffers {
   // Writes what has finished without waiting for the worker, as far as there are open buffers.
   void WriteNow();
   void CountDropped(size_t records);
+  // Kernels that wait here lose their times.
+  void ZeroKernelTimes();
 
   // Has the worker complete those buffers whose records are all complete, or with `forced` all of them, and
   // waits for it.

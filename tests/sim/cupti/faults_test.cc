@@ -174,14 +174,27 @@ uint64_t Ticks() { return NowNs() / 2; }
 TEST(AloneTest, DISABLED_TimesWithAClock) {
   Tool tool;
   EXPECT_EQ(cuptiActivityRegisterTimestampCallback(nullptr), CUPTI_ERROR_INVALID_PARAMETER);
-  EXPECT_EQ(cuptiActivityRegisterTimestampCallback(Ticks), CUPTI_SUCCESS);
-  EXPECT_EQ(cuptiActivityRegisterTimestampCallback(nullptr), CUPTI_ERROR_INVALID_PARAMETER)
-      << "it cannot be taken back";
-  uint32_t version = 0;
-  EXPECT_EQ(cuptiGetVersion(&version), CUPTI_SUCCESS);
-  const auto records = TenKernels(tool);
-  EXPECT_EQ(std::count_if(records.begin(), records.end(), [](const auto& r) { return r.end == 0; }),
-            version == 130001 ? 0 : 1);
+  EXPECT_THAT(TenKernels(tool), SizeIs(10));
+  const Application application;
+  const auto launch_three = [&] {
+    for (int i = 0; i < 3; ++i) application.Launch(application.fast);
+    application.Synchronize();
+  };
+  for (int registration = 1; registration <= 2; ++registration) {
+    launch_three();
+    EXPECT_EQ(cuptiActivityRegisterTimestampCallback(Ticks), CUPTI_SUCCESS);
+    launch_three();
+    tool.Flush();
+    EXPECT_EQ(cuptiActivityRegisterTimestampCallback(nullptr), CUPTI_ERROR_INVALID_PARAMETER)
+        << "it cannot be taken back";
+    const auto records = tool.Records<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    EXPECT_THAT(records, SizeIs(10 + 6 * registration));
+    uint32_t version = 0;
+    EXPECT_EQ(cuptiGetVersion(&version), CUPTI_SUCCESS);
+    EXPECT_EQ(std::count_if(records.begin(), records.end(), [](const auto& r) { return r.end == 0; }),
+              version <= 130001 ? 3 * registration : 0)
+        << "those that waited while it was registered";
+  }
 }
 
 TEST(AloneTest, DISABLED_NoKernelRecords) {
@@ -266,6 +279,7 @@ TEST(FaultTest, KnobsOfTheEnvironment) {
       {"DeviceWaits", {"GPUSIM_CUPTI_VERSION", "13.0.1"}},
       {"TimesWithAClock", {"GPUSIM_CUPTI_VERSION", "12.9"}},
       {"TimesWithAClock", {"GPUSIM_CUPTI_VERSION", "13.0.1"}},
+      {"TimesWithAClock", {"GPUSIM_CUPTI_VERSION", "13.2"}},
   };
   for (const auto& [test, variable] : cases) {
     EXPECT_EQ(Code(RunAlone(test, {{variable.first, variable.second}})), 0) << test;

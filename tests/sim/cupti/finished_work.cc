@@ -20,8 +20,7 @@ namespace {
 // [documented] cupti_activity_deprecated.h: CUpti_ActivityOverhead, before CUDA 12.3, has no correlation id.
 constexpr uint32_t kOverheadsHaveCallsSince = 21;
 
-// For Defects::clock_zeroes_times and Defects::calls_slow_down.
-constexpr uint64_t kClockZeroesEvery = 8;
+// For Defects::calls_slow_down.
 constexpr std::chrono::microseconds kSlowdown(20);
 constexpr std::chrono::microseconds kMostSlowdown(5000);
 
@@ -121,11 +120,14 @@ void Session::Finished(const Activity& activity) {
   buffers_.Add(slot, ActivityRecord(record, kind, static_cast<uint32_t>(getpid()), knobs_.api_version));
 }
 
+CUptiResult Session::RegisterClock(CUpti_TimestampCallbackFunc function) {
+  if (function != nullptr && knobs_.defects.clock_zeroes_times) buffers_.ZeroKernelTimes();
+  return clock_.Register(function);
+}
+
 void Session::SpoilTimes(Activity* record) {
   const bool used_up = record->graph_node != 0 && GraphBuffersUsedUp(record->graph);
-  const bool by_clock =
-      knobs_.defects.clock_zeroes_times && clock_.IsRegistered() && IsNth(kClockZeroesEvery, &clocked_);
-  if (IsNth(knobs_.zero_timestamps, &zeroed_) || by_clock || (used_up && record->correlation % 2 == 0)) {
+  if (IsNth(knobs_.zero_timestamps, &zeroed_) || (used_up && record->correlation % 2 == 0)) {
     record->start_ns = 0;
     record->end_ns = 0;
   }

@@ -34,14 +34,8 @@ CUptiResult RecordClock::Register(CUpti_TimestampCallbackFunc function) {
   return CUPTI_SUCCESS;
 }
 
-bool RecordClock::IsRegistered() {
-  const std::scoped_lock lock(mutex_);
-  return clock_ != nullptr;
-}
-
-// [observed] H100, CUPTI 13.0.1: records are CLOCK_REALTIME. After a timestamp callback was registered,
-// records of work that was done before and were not yet handed out have the new clock's times, too. (The
-// header says that they may have the old clock's.)
+// [observed] H100, CUPTI 13.0.1: records are CLOCK_REALTIME until a timestamp callback is registered, and have
+// its times from then on.
 uint64_t RecordClock::Stamp(uint64_t real_ns) {
   const std::scoped_lock lock(mutex_);
   if (clock_ == nullptr || real_ns == 0) return real_ns;

@@ -12,7 +12,6 @@ class RecordClock {
  public:
   // For good, and for everybody.
   CUptiResult Register(CUpti_TimestampCallbackFunc function);
-  bool IsRegistered();
   // What a record says instead of `real_ns`.
   uint64_t Stamp(uint64_t real_ns);
 

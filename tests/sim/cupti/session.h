@@ -93,7 +93,7 @@ class Session {
   }
   void StreamDestroyed(void* stream) { objects_.StreamDestroyed(stream); }
 
-  CUptiResult RegisterClock(CUpti_TimestampCallbackFunc function) { return clock_.Register(function); }
+  CUptiResult RegisterClock(CUpti_TimestampCallbackFunc function);
 
   // An executable graph was made: whether launches as a whole were recorded then decides what may follow.
   void ExecutableMade(uint32_t graph);
@@ -160,7 +160,6 @@ class Session {
   std::atomic<bool> kernels_recorded_{false};             // at least one
   std::atomic<bool> session_ended_{false};                // at least once
   std::atomic<uint64_t> flushes_{0};
-  std::atomic<uint64_t> clocked_{0};
   std::atomic<uint64_t> zeroed_{0};
   std::atomic<uint64_t> backward_{0};
   std::atomic<uint64_t> unasked_{0};

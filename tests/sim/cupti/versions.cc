@@ -25,6 +25,7 @@ constexpr uint32_t kCuda126 = 24;
 constexpr uint32_t kCuda128 = 26;
 constexpr uint32_t kCuda129 = 27;
 constexpr uint32_t kCuda130 = 130000;
+constexpr uint32_t kCuda130Update1 = 130001;
 constexpr uint32_t kCuda131Update1 = 130101;
 constexpr uint32_t kCuda132 = 130200;
 constexpr uint32_t kCuda133 = 130300;
@@ -78,11 +79,13 @@ Defects DefectsOf(uint32_t version) {
   // [documented] CUPTI 13.1 Update 1, resolved issues: wrong correlation ids of cudaGraphLaunch and its
   // kernels in profiling sessions after the first.
   defects.later_sessions_misnumber_graphs = version < kCuda131Update1;
-  // [assumed] With a timestamp callback some kernels have no times from 12.8 to 13.0. The release notes of
-  // 13.1 are quoted so for 12.6 Update 2 to 13.0, but were not found, and 13.0.1 on an H100 did not show it.
-  // Probe: how many records it loses after another tool registered a clock. Fallback: they are counted as
+  // [observed] H100, CUPTI 13.0.1: kernels whose records wait in CUPTI while a timestamp callback is
+  // registered, for the first time or again, have start and end 0 (110 of 110). A flush before it saves them.
+  //
+  // [assumed] So it is from 12.8 on; the release notes of 13.1 are quoted so for 12.6 Update 2 to 13.0, but
+  // were not found. Probe: it flushes before a tool's clock is registered. Fallback: they are counted as
   // invalid_timestamp. Settled by: gpu-check step "second tool, old style".
-  defects.clock_zeroes_times = version >= kCuda128 && version <= kCuda130;
+  defects.clock_zeroes_times = version >= kCuda128 && version <= kCuda130Update1;
   // [assumed] Each flush takes longer than the one before in 13.2; reports say that repeated calls slow
   // everything down, not which ones. (CUPTI 13.4 Update 1 mends a growing use of the processor in long
   // traces.) Probe: it flushes from a thread of its own only, twice a second. Fallback: GPUPROBE_FLUSH_MS.

@@ -84,6 +84,7 @@ CuptiApi Api() {
   };
   api.ActivityRegisterTimestampCallback = [](CUpti_TimestampCallbackFunc function) {
     played->clock = function;
+    played->calls.emplace_back("clock");
     return CUPTI_SUCCESS;
   };
   return api;
@@ -149,6 +150,7 @@ class Broker : public ::testing::Test {
                        },
                    .graphs_made = []() noexcept { return graphs; },
                    .take_buffers_back = [](void*) noexcept { played->calls.emplace_back("take back"); },
+                   .flush = [](void*) noexcept { played->calls.emplace_back("flush"); },
                    .self = nullptr});
   }
 
@@ -497,6 +499,19 @@ TEST_F(Broker, TimesOfAGuestsClockAreConverted) {
   EXPECT_EQ(kernels[0].start, real) << "from before: CUPTI's own clock";
   EXPECT_NEAR(static_cast<double>(kernels[1].start), static_cast<double>(after), 20'000.0);
   EXPECT_NEAR(static_cast<double>(kernels[1].end - kernels[1].start), 1000.0, 50.0);
+}
+
+// Records lose their times if they wait in CUPTI meanwhile.
+TEST_F(Broker, RecordsAreFetchedBeforeAClockIsGivenToCupti) {
+  RegisterClock(CountedTicks);
+  EXPECT_TRUE(played_.calls.empty());
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  EXPECT_EQ(played_.calls, (std::vector<std::string>{"flush", "clock"}));
+  RegisterClock(CountedTicks);
+  EXPECT_EQ(played_.calls.size(), 2u) << "it has it";
+  RegisterClock(Ticks);
+  EXPECT_EQ(played_.calls, (std::vector<std::string>{"flush", "clock", "clock"}))
+      << "another one; the guest's own functions would be called while it waits";
 }
 
 TEST_F(Broker, WhatConcernsOurBuffersIsNotTheGuestsToSay) {
