@@ -74,7 +74,7 @@ std::string Note(const StepsReport& s, bool stands_still) {
   absl::StrAppend(&note, ", ", SourceWords(s.source), absl::StrFormat(", confidence %.2f", s.confidence));
   if (s.incomplete_count > 0) {
     const bool one = s.incomplete_count == 1;
-    absl::StrAppend(&note, ", records lost in ", Count(s.incomplete_count), one ? " step" : " steps",
+    absl::StrAppend(&note, ", records missing in ", Count(s.incomplete_count), one ? " step" : " steps",
                     " (over all ranks), which ", one ? "is" : "are", s.estimated ? " estimated" : " excluded",
                     ": mean +- ", Duration(s.errors->total_ns));
   }

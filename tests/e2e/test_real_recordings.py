@@ -111,6 +111,17 @@ class RealRecordings(harness.EndToEndTest):
         for call in calls:
             self.assertGreater(call["end_ns"], call["start_ns"])
 
+    def test_what_the_host_did(self):
+        """Programs whose host keeps the GPU waiting: the first finding names the line that does. The lines are of the day of the recordings."""
+        for kind, line, words in (("dataset", 46, "it loads data: Samples.__getitem__ "), ("workers", 127, "it loads data: read of socket"),
+                                  ("garbage", 58, "<garbage collection> (<CPython>), called from Node.__init__ "), ("item", 156, "it is in cuStreamSynchronize, called from main "),
+                                  ("lock", 158, "it is in main "), ("log", 161, "it logs: write of /tmp/hc/log"), ("compile", 132, "it compiles: main ")):
+            with self.subTest(kind):
+                report, _ = self.replay("host_causes_" + kind)
+                statement = report["findings"][0]["statement"]
+                self.assertIn(words, statement)
+                self.assertIn(f"host_causes.py:{line})", statement)
+
     def test_one_of_each_call(self):
         _, run = self.replay("one_of_each_call")
         records = self.export(run)

@@ -169,7 +169,7 @@ class StepsChart {
     const late = this.late[column];
     if (late.share > 0) lines.push(`${this.data.rankName(late.row)} late: the others waited ${percent(late.share)} of the step`);
     if (column * this.grid.stepsPerColumn < (this.data.report.steps?.warmup_count ?? 0)) lines.push('warm-up: in no statistics');
-    if (this.grid.incomplete.has(column)) lines.push('records were lost here: estimated');
+    if (this.grid.incomplete.has(column)) lines.push('records are missing here: estimated');
     return lines;
   }
 
