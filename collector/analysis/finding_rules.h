@@ -84,7 +84,7 @@ bool Starved(const Report& report);
 
 // For reports to which only one of several hosts reported.
 inline constexpr char kTogether[] =
-    "copy the rank-*.gpr files from all hosts' run directories into one directory, and run gpuprobe report "
-    "on it.";
+    "put the hosts' run directories into one directory (or give all hosts the same --out on a shared file "
+    "system), and run gpuprobe report on it.";
 
 }  // namespace gpuprobe::analysis

@@ -1,7 +1,6 @@
 #include "collector/cli/record_rows.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,10 +30,6 @@ std::optional<store::Damage> ForEachFrame(const std::string& name, const store::
   return reader.damage();
 }
 
-std::string FileName(const store::Segment& segment) {
-  return std::filesystem::path(segment.path).filename().string();
-}
-
 // Reads the segments of one process, which share definitions and plans.
 absl::Status ReadLog(const char* command, const std::string& directory,
                      std::span<const store::Segment> segments, const EmitRow& emit) {
@@ -47,7 +42,7 @@ absl::Status ReadLog(const char* command, const std::string& directory,
     files.push_back(*std::move(file));
     uint64_t good = 0;
     const std::optional<store::Damage> damage =
-        ForEachFrame(FileName(segment), *files.back(), [&](const v1::Frame& frame) {
+        ForEachFrame(segment.name, *files.back(), [&](const v1::Frame& frame) {
           if (frame.has_hello()) lines.LearnHello(frame.hello());
           if (!frame.has_batch()) return absl::OkStatus();
           absl::Status status = lines.Learn(frame.batch());
@@ -60,7 +55,7 @@ absl::Status ReadLog(const char* command, const std::string& directory,
   for (size_t i = 0; i < files.size(); ++i) {
     uint64_t batches = 0;
     const std::optional<store::Damage> damage =
-        ForEachFrame(FileName(segments[i]), *files[i], [&](const v1::Frame& frame) {
+        ForEachFrame(segments[i].name, *files[i], [&](const v1::Frame& frame) {
           if (frame.has_batch() && batches++ < good_batches[i]) return lines.Write(frame.batch(), emit);
           return absl::OkStatus();
         });
@@ -78,7 +73,7 @@ uint64_t DetailSinceNs(const store::RunFiles& run) {
     if (segment.generation != run.FirstGeneration()) continue;
     const absl::StatusOr<std::unique_ptr<store::MappedFile>> file = store::MappedFile::Open(segment.path);
     if (!file.ok()) continue;
-    store::RunLogReader reader(FileName(segment), **file);
+    store::RunLogReader reader(segment.name, **file);
     v1::Frame frame;
     std::string_view raw;
     if (reader.Next(frame, raw)) since = std::min(since, reader.created_ns());

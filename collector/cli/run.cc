@@ -31,6 +31,7 @@
 #include "collector/cli/run_channel.h"
 #include "collector/cli/run_command.h"
 #include "collector/cli/screen.h"
+#include "collector/cli/several_hosts.h"
 #include "collector/cli/shared_options.h"
 #include "collector/ingest/server.h"
 #include "collector/log/log.h"
@@ -80,6 +81,7 @@ void RemoveSocketDirectory(const std::string& path) {
 
 struct RunOptions {
   std::string out;
+  std::string out_of_all_hosts;  // empty: the job is on one host, or --out was not given
   KeepOption keep;
   RankOptions rank_options;
   StepMarkerOption marker;
@@ -158,6 +160,9 @@ int PrintReport(recording::Recorder& recorder, recording::LivePage& page,
       options.json ? render::JsonReportFiles(report).report : render::TextReport(report, file, layout);
   if (!options.quiet && !is_alone) log::SayForPeople(text);
   page.Conclude(recorder, report);
+  if (!options.quiet && !options.out_of_all_hosts.empty())
+    log::SayForPeople(absl::StrCat("gpuprobe: this host's part of the job; once all hosts are done: gpuprobe report ",
+                                   options.out_of_all_hosts, "\n"));
   if (written.ok()) return kDone;
   return Fail(kRun, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
 }
@@ -291,6 +296,10 @@ int RunMain(const Arguments& arguments) {
     command.insert(command.end(), command.empty() ? dashes + 1 : dashes, arguments.end());
   if (command.empty()) {
     return Fail(kRun, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
+  }
+  if (!options.out.empty() && SpansHosts(command, [](const char* name) -> const char* { return std::getenv(name); })) {
+    options.out_of_all_hosts = options.out;
+    options.out = FolderOfThisHost(options.out);
   }
   auto environment = options.steps.Environment(options.marker.marker);
   if (!environment.ok()) return Fail(kRun, std::string(environment.status().message()), kUsage);

@@ -87,7 +87,7 @@ absl::StatusOr<Source> OpenSource(const Segment& segment) {
   Source source;
   source.file = *std::move(file);
   source.log = segment.log;
-  source.reader = std::make_unique<RunLogReader>(fs::path(segment.path).filename().string(), *source.file);
+  source.reader = std::make_unique<RunLogReader>(segment.name, *source.file);
   return source;
 }
 

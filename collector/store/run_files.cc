@@ -49,12 +49,49 @@ RunFiles Sort(const std::string& directory, const std::vector<std::string>& name
       files.totals[generation] = file.string();
     }
   }
-  // Shorter names first among equals, so that rank-2 comes before rank-10.
+  // Shorter names first, so that rank-2 comes before rank-10.
   std::sort(files.segments.begin(), files.segments.end(), [](const Segment& a, const Segment& b) {
     if (a.log != b.log) return a.log.size() != b.log.size() ? a.log.size() < b.log.size() : a.log < b.log;
     return a.generation < b.generation;
   });
   return files;
+}
+
+// The names of what is in it. `folders`, if given: of those that are directories themselves.
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path, std::vector<std::string>* folders) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+    if (folders != nullptr && it->symlink_status(error).type() == fs::file_type::directory)
+      folders->push_back(names.back());
+  }
+  if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+  return names;
+}
+
+// The runs in the folders, each one host's, become one.
+absl::Status AddHosts(const std::string& path, std::vector<std::string> folders, RunFiles& files) {
+  std::sort(folders.begin(), folders.end());
+  for (const std::string& folder : folders) {
+    const std::string at = absl::StrCat(path, "/", folder);
+    const absl::StatusOr<std::vector<std::string>> names = NamesIn(at, nullptr);
+    if (!names.ok()) return names.status();
+    RunFiles of_host = Sort(at, *names);
+    if (of_host.segments.empty()) continue;
+    if (of_host.FirstGeneration() > 1) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          at, " has dropped records to stay within --keep, so that it cannot be reported together with the others in ",
+          path, ": report it alone, or record with a larger --keep"));
+    }
+    files.hosts.push_back(folder);
+    for (Segment& segment : of_host.segments) {
+      segment.name = absl::StrCat(folder, "/", segment.name);
+      segment.log = absl::StrCat(folder, "/", segment.log);
+      files.segments.push_back(std::move(segment));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -81,11 +118,13 @@ absl::StatusOr<RunFiles> ListRun(const std::string& path) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is a file, not a run directory; name the directory"));
   }
-  std::vector<std::string> names;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename().string());
-  if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
-  RunFiles files = Sort(path, names);
+  std::vector<std::string> folders;
+  absl::StatusOr<std::vector<std::string>> names = NamesIn(path, &folders);
+  if (!names.ok()) return names.status();
+  RunFiles files = Sort(path, *names);
+  if (files.segments.empty()) {
+    if (absl::Status s = AddHosts(path, std::move(folders), files); !s.ok()) return s;
+  }
   if (files.segments.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, " is not a run directory: it holds no .gpr log; name one created by gpuprobe run or collect"));

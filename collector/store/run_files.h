@@ -2,7 +2,8 @@
 //
 // The names are a contract between recording, replay and export: <log>.gpr is the first segment of a
 // process's log and <log>.NNNN.gpr the one of generation NNNN; totals-NNNN.gpt holds the totals of everything
-// that came before generation NNNN began.
+// that came before generation NNNN began. A directory that holds run directories, those of a job's hosts, is
+// one run: n1/rank-0.gpr and n2/rank-8.gpr are its logs.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ inline constexpr char kLogSuffix[] = ".gpr";
 
 struct Segment {
   std::string path;
-  std::string name;  // of the file
+  std::string name;  // of the file; with its host's folder where there are several
   std::string log;   // "rank-3": the segments of one process share it
   uint32_t generation = 1;
 };
@@ -33,6 +34,7 @@ struct Segment {
 struct RunFiles {
   std::vector<Segment> segments;           // by log, then by generation
   std::map<uint32_t, std::string> totals;  // path by generation
+  std::vector<std::string> hosts;          // names of the folders, if there are several runs in one
 
   // Above 1: earlier detail was dropped.
   uint32_t FirstGeneration() const;
@@ -41,7 +43,8 @@ struct RunFiles {
 std::string SegmentName(const std::string& log, uint32_t generation);
 std::string TotalsName(uint32_t generation);
 
-// NotFound or FailedPrecondition when `path` is not a run directory.
+// NotFound or FailedPrecondition when `path` is not a run directory, or holds runs of which one has dropped
+// detail: totals of several runs cannot be put together.
 absl::StatusOr<RunFiles> ListRun(const std::string& path);
 // The files of a run that is being recorded.
 absl::StatusOr<RunFiles> ListRun(const Directory& directory);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/store/mapped_file.h"
+#include "collector/store/run_files.h"
 
 namespace gpuprobe::store {
 namespace {
@@ -23,8 +24,11 @@ absl::Status WriteRunSettings(const Directory& directory, const RunSettings& set
 
 RunSettings ReadRunSettings(const std::string& directory) {
   RunSettings settings;
+  // The hosts of one job were given the same ones.
+  const absl::StatusOr<RunFiles> files = ListRun(directory);
+  const std::string folder = files.ok() && !files->hosts.empty() ? absl::StrCat("/", files->hosts.front()) : "";
   const absl::StatusOr<std::unique_ptr<MappedFile>> mapped =
-      MappedFile::Open(absl::StrCat(directory, "/", kFile));
+      MappedFile::Open(absl::StrCat(directory, folder, "/", kFile));
   if (!mapped.ok()) return settings;
   std::istringstream file((*mapped)->Read(0, kMostBytes));
   for (std::string line; std::getline(file, line);) {

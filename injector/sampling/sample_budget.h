@@ -1,7 +1,7 @@
 // Holds sampling to its promise: in any second at most 1 % of a core, and at most 100 samples.
 //
 // Both are credits that grow with time up to a small cap. Example: reading a deep stack for the first time
-// took 3 ms, so that the credit is 2 ms below zero: the next sample comes a quarter of a second later.
+// took 4 ms, so that the credit is 2 ms below zero: the next sample comes a quarter of a second later.
 // Thread: the probe's own. Allocation: none. Pure.
 #pragma once
 
@@ -13,7 +13,7 @@ class SampleBudget {
  public:
   static constexpr uint64_t kSecondNs = 1'000'000'000;
   static constexpr int64_t kCpuPart = 140;  // of the time that passes: 0.7 %
-  static constexpr int64_t kMostCpuNs = 1'000'000;
+  static constexpr int64_t kMostCpuNs = 2'000'000;
   static constexpr int64_t kSampleNs = kSecondNs / 90;
   static constexpr int64_t kMostSamples = 8;
 

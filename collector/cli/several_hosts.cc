@@ -1,0 +1,59 @@
+#include "collector/cli/several_hosts.h"
+
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "proto/launchers.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+using Lookup = absl::FunctionRef<const char*(const char* name)>;
+
+// 0: not there, or not a number.
+int NumberOf(const char* text) {
+  int number = 0;
+  return text != nullptr && absl::SimpleAtoi(text, &number) ? number : 0;
+}
+
+// "--nnodes=2", "--nnodes 1:4" (torchrun: at least 1, at most 4).
+bool AsksForHosts(const std::vector<std::string>& command) {
+  constexpr std::array kOptions = {"--nnodes", "--num_machines", "--num_nodes", "--num-nodes"};
+  for (size_t i = 0; i < command.size(); ++i) {
+    std::pair<std::string, std::string> option = absl::StrSplit(command[i], absl::MaxSplits('=', 1));
+    if (std::find(kOptions.begin(), kOptions.end(), option.first) == kOptions.end()) continue;
+    if (command[i] == option.first && i + 1 < command.size()) option.second = command[i + 1];
+    const std::vector<std::string> bounds = absl::StrSplit(option.second, ':');
+    if (NumberOf(bounds.back().c_str()) > 1) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool SpansHosts(const std::vector<std::string>& command, Lookup variable) {
+  if (AsksForHosts(command)) return true;
+  for (const launchers::Launcher* launcher :
+       {&launchers::kTorchrun, &launchers::kOpenMpi, &launchers::kPmi}) {
+    const int here = NumberOf(variable(launcher->local_size));
+    if (here > 0 && NumberOf(variable(launcher->world_size)) > here) return true;
+  }
+  // A batch script of several nodes runs on the first; only what srun starts is on all of them.
+  return variable(launchers::kSlurm.local_size) != nullptr && NumberOf(variable("SLURM_STEP_NUM_NODES")) > 1;
+}
+
+std::string FolderOfThisHost(const std::string& out) {
+  utsname names{};
+  std::string host = uname(&names) == 0 ? names.nodename : "";
+  std::replace(host.begin(), host.end(), '/', '_');
+  if (host.empty() || host.front() == '.') host.insert(0, "host-");
+  return absl::StrCat(out, "/", host);
+}
+
+}  // namespace gpuprobe::cli
