@@ -200,7 +200,8 @@ int DevicesUsed(const model::JobModel& job) {
   return static_cast<int>(used.size());
 }
 
-void FillConditions(const model::JobModel& job, const ReportInput& input, Conditions& c) {
+void FillConditions(const model::JobModel& job, const Bystanders& bystanders, const ReportInput& input,
+                    Conditions& c) {
   c.collector_version = input.collector_version;
   c.command_line = input.command_line;
   c.step_marker = job.step_marker().text();
@@ -217,7 +218,7 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
     hosts.insert(id.host());
     if (HasRank(id)) {
       ranks.insert(id.rank());
-    } else if (!IsBystander(*process, job)) {
+    } else if (!bystanders.Has(*process)) {
       ++unranked;
     }
     c.world_size = std::max(c.world_size, id.world_size());
@@ -322,7 +323,7 @@ uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
   return without - std::min(without, explained);
 }
 
-void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
+void FillTrust(const model::JobModel& job, const Bystanders& bystanders, const ReportInput& input, Trust& t) {
   std::set<bool> have_gpu_times;
   std::vector<uint64_t> durations_ns;
   uint32_t precautions = 0;
@@ -371,7 +372,7 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.range_ends_without_start += totals.self.range_end_without_start();
     t.ranges_unclosed += totals.ranges_unclosed;
     const bool by_collector = process->end_state() == model::EndState::kCollectorLeft;
-    if ((by_collector || process->end_state() == model::EndState::kCutOff) && !IsBystander(*process, job)) {
+    if ((by_collector || process->end_state() == model::EndState::kCutOff) && !bystanders.Has(*process)) {
       t.cut_off.push_back({.who = Who(process->identity()),
                            .last_data_ns = LastNs(*process),
                            .by = by_collector ? CutOff::By::kCollector : CutOff::By::kProcess});
@@ -427,19 +428,20 @@ void CountCompleteSteps(Report& report) {
 
 Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   Report report;
-  FillConditions(job, input, report.conditions);
+  const Bystanders bystanders(job);
+  FillConditions(job, bystanders, input, report.conditions);
   FillDiffering(job, report.conditions);
   const ProcessLabels labels(job);
   FillDeviceSharing(job, labels, report.conditions);
   FillDuplicateRanks(job, report.conditions);
-  FillTrust(job, input, report.trust);
+  FillTrust(job, bystanders, input, report.trust);
   const Exchanges exchanges(job);
   report.compute = ComputeOf(job);
   report.driver_calls = DriverCallsOf(job);
   const bool pipeline = !report.compute.only_communicates && PipelineOf(job, exchanges).has_value();
   const model::Members members = job.ReportedMembers();  // a process's by device
   for (const model::Member& member : members) {
-    if (IsBystander(*member.process, job)) continue;
+    if (bystanders.Has(*member.process)) continue;
     report.ranks.push_back(RankOf(job, member, labels, input));
     report.ranks.back().step_means = StepMeansOf(member);
     report.ranks.back().caused = CausedWaitOf(job, member, pipeline);

@@ -138,8 +138,9 @@ JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns) {
   // processes that are the same rank at the same time are two.
   std::map<std::tuple<int, std::string, int>, std::vector<model::Member>> order;
   for (const auto& process : job.processes()) AddSums(*process, numbers);
+  const Bystanders bystanders(job);
   for (const model::Member& member : job.ReportedMembers()) {
-    if (IsBystander(*member.process, job)) continue;
+    if (bystanders.Has(*member.process)) continue;
     const v1::Identity& id = member.process->identity();
     const bool by_rank = HasRank(id) && !labels.IsDuplicate(*member.process);
     auto& members = order[{HasRank(id) ? id.rank() : INT_MAX, id.host(), by_rank ? 0 : id.pid()}];

@@ -138,9 +138,10 @@ LiveStatus LiveWatch::Look(const model::JobModel& job, uint64_t now_ns) {
   std::set<std::string> hosts;
   std::set<std::pair<std::string, std::string>> devices;
   for (const auto& process : job.processes()) Describe(*process, status, hosts, devices);
+  const Bystanders bystanders(job);
   for (const model::Member& member : job.ReportedMembers()) {
     const model::ProcessModel& process = *member.process;
-    if (IsBystander(process, job)) continue;
+    if (bystanders.Has(process)) continue;
     status.ranks.push_back(LookAt(job, member));
     status.ranks.back().label = LabelOf(job, labels, member);
     status.ranks.back().trouble = TroubleOf(process, now_ns);

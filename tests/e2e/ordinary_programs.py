@@ -275,7 +275,8 @@ PROGRAMS |= {
     "java": [Command("java -Xshare:auto Main.java", needs=("javac",))],
     "javac": [Command("javac Main.java; ls *.class; java -cp . -Xmx64m Main", needs=("java",))],
     "jar": [Command("jar cf a.jar words numbers; jar tf a.jar", content=False)],
-    "jshell": [Command("echo 'System.out.println(6 * 7)' | timeout 60 jshell -s - | head -1", content=False, volatile=r"\w{3} \d+, [^\n]*FileSystemPreferences[^\n]*")],
+    # When it says that it made a folder for its preferences is a matter of time.
+    "jshell": [Command("echo 'System.out.println(6 * 7)' | timeout 60 jshell -s - 2>/dev/null | head -1", content=False)],
     "lua5.4": [Command("lua5.4 -e 'local n = 0; for l in io.lines(\"words\") do n = n + #l end; print(n, os.getenv(\"HOME\")); print(os.execute(\"child_view\")); print(io.popen(\"exit 3\"):close()); os.exit(4)'")],
     "tclsh": [Command("printf 'set env(A) 1; unset env(HOME); array set m {}; foreach i {1 2 3} { set env(V$i) x }; puts [exec child_view]; catch {exec sh -c {exit 3}} e o; puts $o; exit 5' > t.tcl; tclsh t.tcl",
                       volatile=r"CHILDSTATUS \d+"),

@@ -26,20 +26,32 @@ bool WasThereAt(const ProcessModel& process, uint64_t time_ns) {
 
 }  // namespace
 
-bool IsBystander(const ProcessModel& process, const model::JobModel& job) {
+Bystanders::Bystanders(const model::JobModel& job) {
+  for (const auto& process : job.processes()) {
+    const v1::Identity& id = process->identity();
+    any_rank_ = any_rank_ || HasRank(id);
+    if (UsedNoDevice(*process)) continue;
+    of_host_[id.host()].push_back(process.get());
+    if (HasRank(id)) of_rank_[{id.host(), id.rank()}].push_back(process.get());
+  }
+}
+
+bool Bystanders::Has(const ProcessModel& process) const {
   if (!UsedNoDevice(process)) return false;
+  const v1::Identity& id = process.identity();
+  const auto any_at_work = [&process](const auto& workers, const auto& key) {
+    const auto found = workers.find(key);
+    return found != workers.end() &&
+           std::any_of(found->second.begin(), found->second.end(),
+                       [&](const ProcessModel* other) { return WasThereAt(*other, StartNs(process)); });
+  };
+  if (HasRank(id)) return any_at_work(of_rank_, std::pair(id.host(), id.rank()));
+  if (any_rank_) return true;
   // It may have used a device, and died before it could say so.
   const bool unheard =
       process.totals().batches == 0 && (process.end_state() == model::EndState::kCutOff ||
                                         process.end_state() == model::EndState::kCollectorLeft);
-  const v1::Identity& id = process.identity();
-  const bool ranked = HasRank(id);
-  return std::any_of(job.processes().begin(), job.processes().end(), [&](const auto& other) {
-    const v1::Identity& its = other->identity();
-    if (!ranked && HasRank(its)) return true;
-    if (ranked ? !HasRank(its) || its.rank() != id.rank() : unheard) return false;
-    return its.host() == id.host() && WasThereAt(*other, StartNs(process)) && !UsedNoDevice(*other);
-  });
+  return !unheard && any_at_work(of_host_, id.host());
 }
 
 }  // namespace gpuprobe::analysis

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/hangs/bystander.h"
@@ -18,8 +19,21 @@ uint64_t LastReportNs(const ProcessModel& process) {
   return std::max(process.totals().last_ns, process.totals().last_clock_ns);
 }
 
-bool Coincide(const ProcessModel& a, const ProcessModel& b) {
-  return JoinedNs(a) < LastReportNs(b) && JoinedNs(b) < LastReportNs(a);
+// Those that were there while another was. One that has reported nothing was not.
+std::vector<const ProcessModel*> Coinciding(std::vector<const ProcessModel*> processes) {
+  std::erase_if(processes, [](const ProcessModel* p) { return LastReportNs(*p) < JoinedNs(*p); });
+  std::stable_sort(processes.begin(), processes.end(), [](const ProcessModel* a, const ProcessModel* b) {
+    return JoinedNs(*a) < JoinedNs(*b);
+  });
+  std::vector<const ProcessModel*> found;
+  uint64_t until_ns = 0;  // of those before
+  for (size_t i = 0; i < processes.size(); ++i) {
+    const uint64_t last_ns = LastReportNs(*processes[i]);
+    const bool with_next = i + 1 < processes.size() && JoinedNs(*processes[i + 1]) < last_ns;
+    if (JoinedNs(*processes[i]) < until_ns || with_next) found.push_back(processes[i]);
+    until_ns = std::max(until_ns, last_ns);
+  }
+  return found;
 }
 
 }  // namespace
@@ -29,17 +43,12 @@ std::vector<DuplicateRankProcesses> DuplicateRanksOf(const model::JobModel& job)
   for (const auto& process : job.processes()) {
     if (HasRank(process->identity())) by_rank[process->identity().rank()].push_back(process.get());
   }
+  const Bystanders bystanders(job);
   std::vector<DuplicateRankProcesses> found;
   for (auto& [rank, processes] : by_rank) {
     if (processes.size() < 2) continue;
-    std::erase_if(processes, [&job](const ProcessModel* process) { return IsBystander(*process, job); });
-    DuplicateRankProcesses duplicate{.rank = rank, .processes = {}};
-    for (const ProcessModel* process : processes) {
-      const bool coincides = std::any_of(
-          processes.begin(), processes.end(),
-          [process](const ProcessModel* other) { return other != process && Coincide(*process, *other); });
-      if (coincides) duplicate.processes.push_back(process);
-    }
+    std::erase_if(processes, [&](const ProcessModel* process) { return bystanders.Has(*process); });
+    DuplicateRankProcesses duplicate{.rank = rank, .processes = Coinciding(std::move(processes))};
     if (!duplicate.processes.empty()) found.push_back(std::move(duplicate));
   }
   return found;

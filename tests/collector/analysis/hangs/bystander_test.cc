@@ -30,7 +30,7 @@ class BystanderTest : public ::testing::Test {
     EXPECT_TRUE(process.Apply(batch.batch()).ok());
     return process;
   }
-  bool StandsBy(const model::ProcessModel& process) const { return IsBystander(process, job_); }
+  bool StandsBy(const model::ProcessModel& process) const { return Bystanders(job_).Has(process); }
 
   model::JobModel job_;
 
