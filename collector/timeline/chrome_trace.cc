@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/timeline/json_text.h"
 
 namespace gpuprobe::timeline {
 namespace {
@@ -13,21 +14,6 @@ namespace {
 constexpr size_t kBufferBytes = size_t{256} << 10;
 // Thread ids of tracks that are no threads: above those that Linux gives.
 constexpr uint64_t kFirstOwnThread = uint64_t{1} << 23;
-
-void AppendQuoted(std::string& out, std::string_view text) {
-  out.push_back('"');
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out.push_back('\\');
-      out.push_back(c);
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned>(c));
-    } else {
-      out.push_back(c);
-    }
-  }
-  out.push_back('"');
-}
 
 std::string Quoted(std::string_view text) {
   std::string out;
@@ -73,6 +59,8 @@ const char* CategoryName(Category category) {
       return "cpu_op";
     case Category::kDriverCall:
       return "cuda_driver";
+    case Category::kHostSample:
+      return "host_sample";
     case Category::kRange:
     case Category::kMark:
     case Category::kStep:
@@ -121,6 +109,8 @@ ChromeTrace::Place ChromeTrace::PlaceOf(const TrackKey& track) const {
       return {.pid = process_.pid, .tid = kFirstOwnThread};
     case TrackKind::kRanges:
       return {.pid = process_.pid, .tid = kFirstOwnThread + 1};
+    case TrackKind::kHost:
+      return {.pid = process_.pid, .tid = 2 * kFirstOwnThread + track.id};
     case TrackKind::kWaits:
       break;
   }

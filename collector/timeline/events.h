@@ -40,6 +40,7 @@ enum class TrackKind : uint8_t {
   kSteps,
   kThread,  // what a host thread did: `id` is its thread id
   kWaits,   // the host waiting for the device, by any thread
+  kHost,    // what samples found a host thread in: `id` is its thread id
   kRanges,  // ranges that may overlap (started and ended, or too long to wait for)
   kStream,  // `id` is the device's ordinal, `stream` the stream
 };
@@ -79,6 +80,7 @@ enum class Category : uint8_t {
   kLaunch,
   kCall,
   kDriverCall,
+  kHostSample,
   kRange,
   kMark,
   kWait,

@@ -34,6 +34,8 @@ const char* NameOf(Category category) {
       return "nccl_call";
     case Category::kDriverCall:
       return "driver_call";
+    case Category::kHostSample:
+      return "host_sample";
     case Category::kRange:
       return "range";
     case Category::kMark:
@@ -46,7 +48,8 @@ const char* NameOf(Category category) {
   return "";
 }
 
-// Where a track stands among its process's: steps first, then ranges, waits and streams, then counters.
+// Where a track stands among its process's: steps first, then ranges, waits, samples of the host and streams,
+// then counters.
 int32_t OrderOf(const TrackKey& track) {
   constexpr int32_t kStreams = 100;
   switch (track.kind) {
@@ -56,6 +59,8 @@ int32_t OrderOf(const TrackKey& track) {
       return 1;
     case TrackKind::kWaits:
       return 2;
+    case TrackKind::kHost:
+      return 3;
     default:
       return kStreams + static_cast<int32_t>(track.id);
   }

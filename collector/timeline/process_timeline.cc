@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
+#include "collector/records/system_calls.h"
 #include "collector/text/characters.h"
 #include "collector/timeline/collective_words.h"
+#include "collector/timeline/json_text.h"
 
 namespace gpuprobe::timeline {
 namespace {
@@ -71,14 +73,15 @@ absl::Status ProcessTimeline::Add(const v1::Batch& batch) {
   reader_.Begin(batch);
   if (batch.restated()) return absl::OkStatus();
   const absl::Status status =
-      reader_.Read<model::LaunchRecord, model::RangeRecord, model::CollectiveRecord, model::PlanRecord,
-                   model::SyncRecord, model::DriverCallRecord, model::AllocationRecord,
-                   model::SmallAllocationsRecord, model::AllocatorLevelRecord, model::PoolLevelRecord,
-                   model::KernelRecord, model::CopyRecord, model::MemsetRecord, model::GraphRunRecord>(
-          batch, [this](auto& r) {
-            clock_.AlignTimes(r);
-            On(r);
-          });
+      reader_
+          .Read<model::LaunchRecord, model::RangeRecord, model::CollectiveRecord, model::PlanRecord,
+                model::SyncRecord, model::DriverCallRecord, model::HostSampleRecord, model::AllocationRecord,
+                model::SmallAllocationsRecord, model::AllocatorLevelRecord, model::PoolLevelRecord,
+                model::KernelRecord, model::CopyRecord, model::MemsetRecord, model::GraphRunRecord>(
+              batch, [this](auto& r) {
+                clock_.AlignTimes(r);
+                On(r);
+              });
   if (!status.ok()) return status;
   held_.Drain(false,
               [this](const Record& record) { std::visit([this](const auto& r) { Show(r); }, record); });
@@ -87,6 +90,7 @@ absl::Status ProcessTimeline::Add(const v1::Batch& batch) {
 
 void ProcessTimeline::Finish(const std::vector<model::StepRecord>& steps) {
   held_.Drain(true, [this](const Record& record) { std::visit([this](const auto& r) { Show(r); }, record); });
+  stretches_.Finish([this](const model::HostStretch& stretch) { Show(stretch); });
   launches_.Clear([this](const model::LaunchTable::Launch& launch) { GiveUp(launch); });
   for (const model::StepRecord& step : steps) ShowStep(step);
   levels_.Finish();
@@ -339,6 +343,35 @@ void ProcessTimeline::Show(const model::DriverCallRecord& r) {
   const model::Thread& thread = ThreadOf(r.thread);
   Emit(Category::kDriverCall, r.start_ns, r.end_ns, definitions_.String(r.function),
        {.kind = TrackKind::kThread, .id = thread.tid}, thread.name);
+}
+
+void ProcessTimeline::Show(const model::HostStretch& stretch) {
+  if (!Wants(stretch.start_ns, stretch.end_ns)) return;
+  const model::HostSampleRecord& r = stretch.last;
+  Put("samples", uint64_t{stretch.samples});
+  const std::vector<std::string> stack = model::PythonStackOf(r, definitions_);
+  if (!stack.empty()) {
+    std::string list;
+    for (const std::string& function : stack) {
+      list += list.empty() ? "[" : ", ";
+      AppendQuoted(list, function);
+    }
+    Put("stack", Keep(list + "]"), true);
+  }
+  if (r.call != 0) Put("call", definitions_.String(r.call));
+  if (r.system_call >= 0) {
+    const std::string_view name = model::SystemCallOf(r.system_call).name;
+    Put("system call", name.empty() ? Keep(absl::StrCat(r.system_call)) : name);
+  }
+  if (r.file != 0) Put("file", definitions_.String(r.file));
+  const std::string_view state = model::ThreadStateWord(r.state);
+  if (!state.empty()) Put("state", state);
+  Put("without a CPU (ns)", stretch.run_delay_ns);
+  if (!r.in_gap) Put("while launching", uint64_t{1});
+  const model::Thread& thread = ThreadOf(r.thread);
+  Emit(Category::kHostSample, stretch.start_ns, stretch.end_ns, model::HostPlaceName(r, definitions_),
+       {.kind = TrackKind::kHost, .id = thread.tid},
+       absl::StrCat("samples of ", thread.name.empty() ? "thread" : thread.name, " ", thread.tid));
 }
 
 void ProcessTimeline::Show(const model::RangeRecord& r) {

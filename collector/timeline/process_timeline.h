@@ -19,6 +19,7 @@
 #include "collector/analysis/trust/clock_alignment.h"
 #include "collector/model/steps/step_record.h"
 #include "collector/records/call_table.h"
+#include "collector/records/host_stretches.h"
 #include "collector/records/launch_table.h"
 #include "collector/records/log_reader.h"
 #include "collector/records/rows.h"
@@ -85,6 +86,9 @@ class ProcessTimeline {
   void On(const model::PlanRecord& r) { calls_.Add(r); }
   void On(const model::CollectiveRecord& r);
   void On(const model::RangeRecord& r) { Hold(r.start_ns, r.end_ns, r.id, r); }
+  void On(const model::HostSampleRecord& r) {
+    stretches_.Add(r, [this](const model::HostStretch& stretch) { Show(stretch); });
+  }
   void On(const model::SmallAllocationsRecord& r) { Hold(r.highest_ns, r.end_ns, ++order_, r); }
   void On(const model::KernelRecord& r);
   template <typename T>
@@ -109,6 +113,7 @@ class ProcessTimeline {
   void Show(const model::GraphRunRecord& r);
   void Show(const model::SyncRecord& r);
   void Show(const model::DriverCallRecord& r);
+  void Show(const model::HostStretch& stretch);
   void Show(const model::RangeRecord& r);
   void Show(const model::CollectiveRecord& r);
   template <typename T>
@@ -143,6 +148,7 @@ class ProcessTimeline {
   model::LaunchTable launches_{4 * kReordered};
   MemoryLevels levels_;
   OccupancyLevel occupancy_;
+  model::HostStretches stretches_;
   ReorderWindow<Record> held_{kReordered};
   uint64_t order_ = 0;
   std::map<TrackKey, Lanes> lanes_;  // by track, lane 0

@@ -286,6 +286,53 @@ class Timelines(harness.EndToEndTest):
         with gzip.open(os.path.join(folder, "rank-1.json.gz"), "rt") as file:
             self.assertRegex(file.read(4096), r'"rank":\s+1')
 
+    def assert_holds_the_samples(self, slices, samples):
+        """Each sample is in one slice of its thread, which has its place; slices of a track do not overlap."""
+        self.assertTrue(samples)
+        self.assertEqual(sum(args["samples"] for _, _, _, args in slices), len(samples))
+        for (_, end, _, _), (start, _, _, _) in zip(slices, slices[1:]):
+            self.assertLessEqual(end, start)
+        for r in samples:
+            at = [(name, args) for start, end, name, args in slices if start <= r["since_ns"] and r["time_ns"] <= end]
+            self.assertEqual(len(at), 1, r)
+            name, args = at[0]
+            self.assertEqual(name, r["call"] or r["function"] or r["system_call"])
+            stack = json.loads(args["stack"]) if isinstance(args["stack"], str) else args["stack"]
+            self.assertEqual(stack[0], f"{r['function']} ({r['file']}:{r['line']})")
+            self.assertIn(f"{r['own_function']} ({r['own_file']}:{r['own_line']})", stack)
+            self.assertEqual((args.get("call", ""), args.get("system call", ""), args.get("file", "")), (r["call"], r["system_call"], r["about"]))
+            self.assertEqual(args["state"], r["state"])
+
+    def test_samples_of_the_host_are_a_track(self):
+        for scenario in ("checkpoint", "host-pause"):
+            with self.subTest(scenario):
+                run = self.simulate(scenario, "--steps", "30")
+                samples = defaultdict(list)
+                for r in self.export(run):
+                    if r["kind"] == "host_sample":
+                        samples[f"rank {r['rank']}"].append(r)
+                trace = self.trace(run)
+                self.assert_well_formed(trace)
+                shown = defaultdict(list)
+                for s in sorted(trace.slices, key=lambda s: s.start):
+                    if s.category == "host_sample":
+                        self.assertTrue(trace.tracks[s.track].name.startswith("samples of "))
+                        shown[trace.process_of(s.track)].append((s.start, s.end, s.name, s.args))
+                self.assertEqual(shown.keys(), samples.keys())
+                for who in samples:
+                    self.assertLess(len(shown[who]), len(samples[who]), "samples in one place are one slice")
+                    self.assert_holds_the_samples(shown[who], samples[who])
+                for name, file in self.chrome(run).items():
+                    base = file["baseTimeNanoseconds"]
+                    events = [e for e in file["traceEvents"] if e.get("cat") == "host_sample"]
+                    who = name.removesuffix(".json.gz").replace("-", " ")
+                    if who not in samples:
+                        self.assertEqual(events, [])
+                        continue
+                    self.assertEqual(len({e["tid"] for e in events}), 1)
+                    slices = [(base + round(e["ts"] * 1000), base + round((e["ts"] + e["dur"]) * 1000), e["name"], e["args"]) for e in events]
+                    self.assert_holds_the_samples(slices, samples[who])
+
     def test_documented_commands_run(self):
         """Those of docs/timelines.md, on a run that has what they ask for."""
         self.run_well([GPUPROBE, "simulate", "--scenario", "straggler-kernels", "--out", os.path.join(self.cwd, "my-run")])
