@@ -229,6 +229,12 @@ std::vector<HostTimeReport> HostTimeOf(std::span<const model::Member> members) {
   return out;
 }
 
+HostPlaceReport HostPlaceOf(const model::ProcessModel& process, const HostPlace& place) {
+  Lines lines;
+  lines.Add(process, place, 1, 1);
+  return lines.Report(1).front();
+}
+
 std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<const model::Member> members,
                                           std::span<const uint64_t> steps) {
   Lines lines;

@@ -12,7 +12,8 @@
 
 namespace gpuprobe::model {
 class JobModel;
-}
+class ProcessModel;
+}  // namespace gpuprobe::model
 
 namespace gpuprobe::analysis {
 
@@ -25,6 +26,8 @@ std::vector<HostTimeReport> HostTimeOf(std::span<const model::Member> members);
 // Their places in these steps, as all ranks count them, per step and rank; empty: nothing is known.
 std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<const model::Member> members,
                                           std::span<const uint64_t> steps);
+// One place, as its process saw it.
+HostPlaceReport HostPlaceOf(const model::ProcessModel& process, const model::HostPlace& place);
 // By how much each place of a rank exceeds the others' median, per step.
 std::vector<HostPlaceReport> HostPlacesBeyond(const model::Member& member,
                                               std::span<const model::Member> all);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/hangs/bystander.h"
 #include "collector/analysis/hangs/process_state.h"
+#include "collector/analysis/host_time.h"
 #include "collector/analysis/members.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/trust/duplicate_ranks.h"
@@ -73,6 +74,17 @@ void DescribeHost(const model::ProcessModel& process, uint64_t now_ns, LiveRank&
   if (p.last_call.issue_ns == 0) return;
   r.last_call = absl::StrCat(process.String(p.last_call.op), " seq ", p.last_call.seq);
   r.last_call_ago_ns = Since(now_ns, p.last_call.issue_ns);
+}
+
+// What its host is in, unless it has launched since it was seen.
+void DescribeGap(const model::Member& member, uint64_t now_ns, LiveRank& r) {
+  const model::ProcessModel& process = *member.process;
+  const model::HostSample& seen = process.device_steps().At(member.place).newest;
+  const uint64_t launched_ns = process.progress().last_launch_ns;
+  if (!seen.in_gap || seen.time_ns <= launched_ns || launched_ns == 0) return;
+  r.host_in = HostPlaceText(HostPlaceOf(process, seen.place));
+  r.host_in_ago_ns = Since(now_ns, seen.time_ns);
+  r.silent_ns = Since(now_ns, launched_ns);
 }
 
 // What keeps it from running; empty for a process that said goodbye.
@@ -146,6 +158,7 @@ LiveStatus LiveWatch::Look(const model::JobModel& job, uint64_t now_ns) {
     status.ranks.back().label = LabelOf(job, labels, member);
     status.ranks.back().trouble = TroubleOf(process, now_ns);
     DescribeHost(process, now_ns, status.ranks.back());
+    DescribeGap(member, now_ns, status.ranks.back());
     const model::HostProgress& progress = process.progress();
     last_ns = std::max({last_ns, progress.last_launch_ns, progress.last_device_end_ns});
   }

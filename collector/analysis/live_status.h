@@ -37,8 +37,13 @@ struct LiveRank {
   uint64_t blocked_ns = 0;
   std::string
       python;  // where its main thread stays in Python, "Loader.fetch (train.py:14)"; empty: it goes on
-  std::string range;      // the main thread's open NVTX ranges, "step/forward"
-  std::string last_call;  // the collective issued last, "AllReduce seq 482"; empty: none was
+  // Where the newest sample found its host, if that was in the silence that still goes on: "read of
+  // /data/shard-7, called from load (train.py:88)". Empty: it launches, or was not sampled.
+  std::string host_in;
+  uint64_t host_in_ago_ns = 0;
+  uint64_t silent_ns = 0;  // since it launched, with host_in
+  std::string range;       // the main thread's open NVTX ranges, "step/forward"
+  std::string last_call;   // the collective issued last, "AllReduce seq 482"; empty: none was
   uint64_t last_call_ago_ns = 0;
   std::string trouble;  // "stopped (SIGSTOP) since 18:02:11 UTC"; empty: none is known
 };

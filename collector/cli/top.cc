@@ -186,8 +186,9 @@ int PrintScreens(const TopOptions& options, View& view) {
   return kDone;
 }
 
-// What a screen needs beside the ranks' rows: three lines of head, an empty line, the columns, two of help.
-constexpr size_t kOtherRows = 9;
+// What a screen needs beside the ranks' rows: three lines of head, those of silent hosts, an empty line, the
+// columns, two of help.
+constexpr size_t kOtherRows = 12;
 
 int Watch(const TopOptions& options, View& view, std::unique_ptr<Keyboard> keyboard) {
   auto next = std::chrono::steady_clock::now() + kRefresh;

@@ -41,6 +41,9 @@ void VisitRank(Field&& field, auto& rank) {
   field("blocked_in", rank.blocked_in);
   field("python", rank.python);
   field("blocked_ns", rank.blocked_ns);
+  field("host_in", rank.host_in);
+  field("host_in_ago_ns", rank.host_in_ago_ns);
+  field("silent_ns", rank.silent_ns);
   field("range", rank.range);
   field("last_call", rank.last_call);
   field("last_call_ago_ns", rank.last_call_ago_ns);

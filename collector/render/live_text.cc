@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,34 @@ void AppendStep(const LiveRank& r, std::vector<std::string>& cells) {
        known ? Duration(r.late_ns) : "-", known ? Duration(r.waited_ns) : "-", Bytes(r.memory_bytes)});
 }
 
+std::string Name(const LiveRank& r) { return r.rank.has_value() ? absl::StrCat("rank ", r.label) : r.label; }
+
+// "has launched nothing for 3.20 s: in read of /data/shard-7, ... (seen 120 ms ago)"
+std::string Silence(const LiveRank& r) {
+  return absl::StrCat("has launched nothing for ", Duration(static_cast<double>(r.silent_ns)), ": in ",
+                      r.host_in, " (seen ", Duration(static_cast<double>(r.host_in_ago_ns)), " ago)");
+}
+
+// Whose hosts the others may wait for: that of the latest rank, and those that have been silent for long.
+// Ranks that wait for their own device come after the others.
+std::vector<size_t> SilentRanks(const analysis::LiveStatus& status) {
+  constexpr uint64_t kLongNs = 1'000'000'000;
+  constexpr size_t kMost = 3;
+  std::vector<size_t> silent;
+  for (size_t i = 0; i < status.ranks.size(); ++i) {
+    const LiveRank& r = status.ranks[i];
+    if (!r.host_in.empty() && (r.silent_ns >= kLongNs || status.slowest == i)) silent.push_back(i);
+  }
+  std::stable_sort(silent.begin(), silent.end(), [&](size_t a, size_t b) {
+    const LiveRank& left = status.ranks[a];
+    const LiveRank& right = status.ranks[b];
+    return std::tuple(left.blocked_in.empty(), status.slowest == a, left.silent_ns) >
+           std::tuple(right.blocked_in.empty(), status.slowest == b, right.silent_ns);
+  });
+  silent.resize(std::min(silent.size(), kMost));
+  return silent;
+}
+
 // What every screen begins with: the job, its step, and what hangs.
 std::string Head(const analysis::LiveStatus& status, const Screen& screen) {
   const Layout layout(screen);
@@ -64,10 +93,12 @@ std::string Head(const analysis::LiveStatus& status, const Screen& screen) {
                                  layout.FirstLine("  ", LiveLine(status, screen)));
   for (const std::string& hang : status.hangs)
     out += layout.Wrap(layout.In(Emphasis::kError, "HANG") + "  ", "      ", hang, Emphasis::kError);
+  for (const size_t i : SilentRanks(status)) {
+    const LiveRank& r = status.ranks[i];
+    out += layout.Wrap("  ", "    ", text::Printable(absl::StrCat(Name(r), " ", Silence(r))));
+  }
   return out;
 }
-
-std::string Name(const LiveRank& r) { return r.rank.has_value() ? absl::StrCat("rank ", r.label) : r.label; }
 
 }  // namespace
 
@@ -246,6 +277,7 @@ std::string LiveRankScreen(const analysis::LiveStatus& status, size_t rank,
   } else if (!where.empty()) {
     out += layout.Wrap("  ", "  ", absl::StrCat("its main thread is", where));
   }
+  if (!r.host_in.empty()) out += layout.Wrap("  ", "  ", absl::StrCat("its host ", Silence(r)));
   if (!r.python.empty()) out += layout.Wrap("  ", "  ", absl::StrCat("in Python it stays in ", r.python));
   if (!r.last_call.empty()) {
     out += layout.Wrap("  ", "  ",

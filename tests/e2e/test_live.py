@@ -11,8 +11,9 @@ import termios
 import time
 
 import harness
-from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, wait_until
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, wait_until
 
+HOST_SAMPLES = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "host_samples.py")
 SLOW = 1  # the rank whose kernels take twice as long
 TRAINING = [LAUNCH_RANKS, "2", DDP_TRAIN, "--steps", "100000", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03"]
 NODE = {"GPUSIM_KERNELS": "Linear=4ms", "GPUSIM_SLOW": f"rank={SLOW},factor=2", "GPUSIM_LINK": "alpha=10us,beta=10GB/s",
@@ -104,6 +105,22 @@ class Live(harness.EndToEndTest):
         self.assertIn(b"is not being recorded", over.stderr)
         nothing = self.top()
         self.assertEqual((nothing.returncode, nothing.stderr.count(b"\n")), (1, 1))
+
+    def test_what_the_host_of_a_silent_rank_is_in(self):
+        """A program that launches, and then reads a pipe into which nobody writes for long."""
+        pipe, out = self.path("pipe"), self.path("silent")
+        os.mkfifo(pipe)
+        program = self.start([GPUPROBE, "run", "--out", out, "--", "/usr/bin/python3", "-B", HOST_SAMPLES, "read", pipe], env=PATIENT)
+        writer = os.open(pipe, os.O_RDWR)
+        self.addCleanup(os.close, writer)
+        said = rf"has launched nothing for [\d.]+ s: in read of {re.escape(pipe)}, called from read \({re.escape(HOST_SAMPLES)}:\d+\) \(seen [\d.]+ \w+ ago\)"
+        screen = wait_until(lambda: re.search(said, words := " ".join(self.top(out).stdout.decode().split())) and words, "the silent rank")
+        rank, = json.loads(self.top(out, "--json").stdout)["ranks"]
+        self.assertRegex(rank["host_in"], rf"^read of {re.escape(pipe)}, called from read ")
+        self.assertLess(rank["host_in_ago_ns"], rank["silent_ns"], screen)
+        self.assertGreater(rank["silent_ns"], 1_000_000_000)
+        os.write(writer, b"x")
+        self.assertEqual(program.wait().returncode, 0)
 
     def test_keys(self):
         with open(self.path("stderr"), "w+b") as stderr:

@@ -94,8 +94,10 @@ void DeviceSteps::AddSample(const HostSampleRecord& sample, const HostFrames& fr
 
 void DeviceSteps::EndSamples(const HostFrames& frames) {
   if (instant_.empty()) return;
-  for (const auto& device : devices_)
-    device->steps.AddSample(WitnessOf(instant_, LauncherOf(*device), device->thread, frames));
+  for (const auto& device : devices_) {
+    device->newest = WitnessOf(instant_, LauncherOf(*device), device->thread, frames);
+    device->steps.AddSample(device->newest);
+  }
   instant_.clear();
 }
 

@@ -27,6 +27,7 @@
 #include "collector/model/operations/step_operations.h"
 #include "collector/model/process/host_frames.h"
 #include "collector/model/state/members.h"
+#include "collector/model/steps/host_activity.h"
 #include "collector/model/steps/step_marker.h"
 #include "collector/model/steps/step_tracker.h"
 #include "collector/records/process_names.h"
@@ -55,12 +56,14 @@ class DeviceSteps {
     bool follows = false;    // its steps are the first device's
     uint64_t next_step = 0;  // then: the first of these that was not copied yet
     uint64_t revisions = 0;  // of the first device's, when these were copied
+    HostSample newest;       // of the host; its time is 0: there is none
     StepTracker steps;
     StepOperations operations;
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, ordinal, kernels, thread, follows, next_step, revisions, steps, operations);
+      archive.Members(this, ordinal, kernels, thread, follows, next_step, revisions, newest, steps,
+                      operations);
     }
   };
 

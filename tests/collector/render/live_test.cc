@@ -41,6 +41,9 @@ LiveStatus Job(int ranks) {
   status.ranks.back().blocked_in = "cudaStreamSynchronize";
   status.ranks.back().python = "Loader.fetch (train.py:14)";
   status.ranks.back().blocked_ns = 2'500'000'000;
+  status.ranks.back().host_in = "read of /data/shard-7, called from load (train.py:88)";
+  status.ranks.back().host_in_ago_ns = 120'000'000;
+  status.ranks.back().silent_ns = 3'200'000'000;
   status.ranks.back().range = "step/forward";
   status.ranks.back().last_call = "AllReduce seq 482";
   status.ranks.back().last_call_ago_ns = 3'000'000'000;
@@ -70,6 +73,9 @@ TEST(LiveJson, WhatIsWrittenIsRead) {
   EXPECT_EQ(read->records, (uint64_t{1} << 53) - 1);
   EXPECT_EQ(read->ranks[3].blocked_in, "cudaStreamSynchronize");
   EXPECT_EQ(read->ranks[3].python, "Loader.fetch (train.py:14)");
+  EXPECT_EQ(read->ranks[3].host_in, "read of /data/shard-7, called from load (train.py:88)");
+  EXPECT_EQ(read->ranks[3].host_in_ago_ns, 120'000'000U);
+  EXPECT_EQ(read->ranks[3].silent_ns, 3'200'000'000U);
   EXPECT_EQ(read->slowest, 2U);
 }
 
@@ -102,6 +108,43 @@ TEST(OrderOf, LargestFirstAndRanksAsTheyCome) {
   EXPECT_THAT(OrderOf(status, LiveOrder::kWaited), ElementsAre(3, 2, 1, 0));
   EXPECT_THAT(OrderOf(status, LiveOrder::kMemory), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(OrderOf(status, LiveOrder::kStep), ElementsAre(0, 1, 2, 3)) << "all are the same";
+}
+
+TEST(LiveScreen, SaysWhatTheHostOfASilentRankIsIn) {
+  constexpr char kWords[] =
+      "has launched nothing for 3.20 s: in read of /data/shard-7, called from load (train.py:88) (seen 120 "
+      "ms ago)";
+  LiveStatus status = Job(4);
+  Screen wide;
+  wide.width = 200;
+  EXPECT_THAT(LiveScreen(status, {}, wide), HasSubstr(std::string("rank 3 ") + kWords));
+  EXPECT_THAT(LiveRankScreen(status, 3, {}, wide), HasSubstr(std::string("its host ") + kWords));
+  status.ranks[3].silent_ns = 300'000'000;
+  EXPECT_THAT(LiveScreen(status, {}, wide), Not(HasSubstr("has launched nothing")))
+      << "a pause of 300 ms is nothing to say of a rank that nobody waits for";
+  status.slowest = 3;
+  EXPECT_THAT(LiveScreen(status, {}, wide), HasSubstr("rank 3 has launched nothing for 300 ms: in read of"));
+  status.ranks[3].host_in.clear();
+  EXPECT_THAT(LiveScreen(status, {}, wide), Not(HasSubstr("has launched nothing")));
+}
+
+TEST(LiveScreen, RanksThatWaitForTheirDeviceComeAfterTheOthers) {
+  LiveStatus status = Job(8);
+  for (LiveRank& r : status.ranks) {
+    r.host_in = "cuStreamSynchronize";
+    r.blocked_in = "cuStreamSynchronize";
+    r.silent_ns = 9'000'000'000;
+  }
+  status.ranks[5].host_in = "load (train.py:88)";
+  status.ranks[5].blocked_in.clear();
+  status.ranks[5].silent_ns = 8'000'000'000;
+  const std::string screen = LiveScreen(status);
+  const size_t first = screen.find("rank 5 has launched nothing");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(screen.find("has launched nothing"), first + std::string("rank 5 ").size());
+  size_t said = 0;
+  for (size_t at = 0; (at = screen.find("has launched nothing", at)) != std::string::npos; ++at) ++said;
+  EXPECT_EQ(said, 3U);
 }
 
 TEST(LiveScreen, ManyRanksAreThoseInTroubleOrLate) {
