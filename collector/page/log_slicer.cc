@@ -4,9 +4,11 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
 #include "collector/records/rows.h"
+#include "collector/records/system_calls.h"
 
 namespace gpuprobe::page {
 namespace {
@@ -25,6 +27,7 @@ Place StreamPlace(uint32_t device, uint32_t context, uint32_t stream) {
 LogSlicer::LogSlicer(std::vector<Window> windows, const analysis::AlignedClock& clock, NameTable& names)
     : windows_(std::move(windows)),
       cuts_(windows_.size()),
+      host_(windows_.size()),
       names_(names),
       clock_(clock),
       reader_(clock.process()) {}
@@ -51,7 +54,8 @@ absl::Status LogSlicer::Apply(const v1::Batch& batch) {
                      std::all_of(windows_.begin(), windows_.end(),
                                  [&](const Window& window) { return now_ns < window.start_ns; });
   if (early) return status;
-  status.Update(Read<model::KernelRecord, model::CopyRecord, model::MemsetRecord, model::RangeRecord>(batch));
+  status.Update(Read<model::KernelRecord, model::CopyRecord, model::MemsetRecord, model::RangeRecord,
+                     model::HostSampleRecord>(batch));
   return status;
 }
 
@@ -102,6 +106,39 @@ void LogSlicer::On(const model::RangeRecord& r) {
   Add(r, {.range = true, .where = r.thread, .context = 0}, SliceKind::kRange, names_.Intern(Text(r.name)));
 }
 
+std::string LogSlicer::DetailsOf(const model::HostSampleRecord& r) const {
+  constexpr size_t kMostLines = 24;
+  std::vector<std::string> lines;
+  if (r.system_call >= 0) {
+    std::string call = model::SystemCallOf(r.system_call).name;
+    if (call.empty()) call = absl::StrCat("system call ", r.system_call);
+    if (r.file != 0) absl::StrAppend(&call, " of ", Text(r.file));
+    lines.push_back(std::move(call));
+  }
+  for (std::string& function : model::PythonStackOf(r, definitions_)) lines.push_back(std::move(function));
+  if (lines.size() > kMostLines) {
+    lines.resize(kMostLines);
+    lines.back() = "...";
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+void LogSlicer::Add(const model::HostStretch& stretch) {
+  if (stretch.end_ns <= stretch.start_ns) return;
+  for (size_t i = 0; i < windows_.size(); ++i) {
+    const Window& window = windows_[i];
+    if (stretch.end_ns <= window.start_ns || stretch.start_ns >= window.end_ns ||
+        host_[i].size() >= kMostSlices)
+      continue;
+    host_[i].push_back({.start_ns = std::max(stretch.start_ns, window.start_ns),
+                        .end_ns = std::min(stretch.end_ns, window.end_ns),
+                        .thread = names_.Intern(ThreadName(stretch.last.thread)),
+                        .name = names_.Intern(model::HostPlaceName(stretch.last, definitions_)),
+                        .details = names_.Intern(DetailsOf(stretch.last)),
+                        .samples = stretch.samples});
+  }
+}
+
 template <typename Record>
 void LogSlicer::Add(const Record& r, const Place& place, SliceKind kind, uint32_t name) {
   if (r.end_ns <= r.start_ns) return;
@@ -125,13 +162,17 @@ const std::string& LogSlicer::Text(uint32_t id) const {
   return definitions_.Knows(id) ? definitions_.String(id) : unknown;
 }
 
+std::string LogSlicer::ThreadName(uint32_t id) const {
+  const model::Thread* thread = definitions_.FindThread(id);
+  return thread == nullptr       ? "unnamed thread"
+         : thread->main          ? "main thread"
+         : !thread->name.empty() ? thread->name
+                                 : absl::StrCat("thread ", thread->tid);
+}
+
 std::string LogSlicer::NameOf(const Place& place, bool several) const {
   if (place.range) {
-    const model::Thread* thread = definitions_.FindThread(static_cast<uint32_t>(place.where));
-    return absl::StrCat("ranges, ", thread == nullptr       ? "unnamed thread"
-                                    : thread->main          ? "main thread"
-                                    : !thread->name.empty() ? thread->name
-                                                            : absl::StrCat("thread ", thread->tid));
+    return absl::StrCat("ranges, ", ThreadName(static_cast<uint32_t>(place.where)));
   }
   const uint32_t named = definitions_.NameOfStream(place.context, place.stream());
   const std::string name = named == 0 ? absl::StrCat("stream ", place.stream()) : Text(named);
@@ -163,6 +204,7 @@ void LogSlicer::Name(const model::KernelRecord& kernel, Slice& slice) {
 }
 
 std::vector<RankSlices> LogSlicer::Take() {
+  stretches_.Finish([this](const model::HostStretch& stretch) { Add(stretch); });
   std::vector<RankSlices> out;
   for (size_t i = 0; i < windows_.size(); ++i) {
     std::vector<PlacedSlice> placed;
@@ -173,6 +215,8 @@ std::vector<RankSlices> LogSlicer::Take() {
     out.push_back(LayOut(std::move(placed),
                          [this](const Place& place, bool several) { return NameOf(place, several); }));
     JoinShort(windows_[i].end_ns - windows_[i].start_ns, kMostJoinedSlices, out.back().slices);
+    out.back().host = std::exchange(host_[i], {});
+    KeepLongest(kMostHostSlices, out.back().host);
   }
   return out;
 }

@@ -17,6 +17,7 @@
 #include "collector/page/slices.h"
 #include "collector/page/track_layout.h"
 #include "collector/records/call_table.h"
+#include "collector/records/host_stretches.h"
 #include "collector/records/launch_table.h"
 #include "collector/records/log_reader.h"
 #include "gpuprobe/v1/wire.pb.h"
@@ -27,6 +28,7 @@ class LogSlicer {
  public:
   static constexpr size_t kMostSlices = 200'000;     // of a window, as they are read
   static constexpr size_t kMostJoinedSlices = 2500;  // of a window, in the page
+  static constexpr size_t kMostHostSlices = 1000;    // of a window: the longest
   static constexpr uint64_t kLateNs =
       10'000'000'000;  // a record may arrive at most this much later than the time it is about
 
@@ -64,6 +66,12 @@ class LogSlicer {
   void On(const model::CopyRecord& r);
   void On(const model::MemsetRecord& r);
   void On(const model::RangeRecord& r);
+  void On(const model::HostSampleRecord& r) {
+    stretches_.Add(r, [this](const model::HostStretch& stretch) { Add(stretch); });
+  }
+  void Add(const model::HostStretch& stretch);
+  // The system call with its file, then the stack.
+  std::string DetailsOf(const model::HostSampleRecord& r) const;
   template <typename Record>
   void Add(const Record& r, const Place& place, SliceKind kind, uint32_t name);
   // Names a kernel's slice, and says of which kind it is.
@@ -72,14 +80,17 @@ class LogSlicer {
   std::string CallName(const model::CollectiveRecord& call) const;
   const std::string& Text(uint32_t id) const;
   std::string NameOf(const Place& place, bool several) const;
+  std::string ThreadName(uint32_t id) const;
 
   std::vector<Window> windows_;
-  std::vector<std::vector<Cut>> cuts_;  // by window
+  std::vector<std::vector<Cut>> cuts_;        // by window
+  std::vector<std::vector<HostSlice>> host_;  // by window
   NameTable& names_;
   bool done_ = false;
   const analysis::AlignedClock clock_;
   model::LogReader reader_;
   const model::Definitions& definitions_ = reader_.definitions();
+  model::HostStretches stretches_;
   model::CallTable calls_{kPlansInReach};
   model::LaunchTable launches_{model::kMaxCaptured};      // near a window
   absl::flat_hash_map<uint32_t, uint32_t> kernel_names_;  // NameTable, by KernelSite

@@ -156,7 +156,17 @@ class Document {
       columns["count"].push_back(slice.count);
       columns["seq"].push_back(slice.seq);
     }
-    return {{"tracks", std::move(tracks)}, {"slices", std::move(columns)}};
+    Json host = {{"start_ns", Json::array()}, {"length_ns", Json::array()}, {"thread", Json::array()},
+                 {"name", Json::array()},     {"details", Json::array()},   {"samples", Json::array()}};
+    for (const HostSlice& slice : slices.host) {
+      host["start_ns"].push_back(Since(slice.start_ns, start_ns));
+      host["length_ns"].push_back(slice.end_ns - slice.start_ns);
+      host["thread"].push_back(slice.thread);
+      host["name"].push_back(slice.name);
+      host["details"].push_back(slice.details);
+      host["samples"].push_back(slice.samples);
+    }
+    return {{"tracks", std::move(tracks)}, {"slices", std::move(columns)}, {"host", std::move(host)}};
   }
 
   Json Memory() const {

@@ -43,4 +43,15 @@ void JoinShort(uint64_t span_ns, size_t most, std::vector<Slice>& slices) {
   }
 }
 
+void KeepLongest(size_t most, std::vector<HostSlice>& slices) {
+  if (slices.size() > most) {
+    std::nth_element(
+        slices.begin(), slices.begin() + static_cast<ptrdiff_t>(most), slices.end(),
+        [](const HostSlice& a, const HostSlice& b) { return a.end_ns - a.start_ns > b.end_ns - b.start_ns; });
+    slices.resize(most);
+  }
+  std::stable_sort(slices.begin(), slices.end(),
+                   [](const HostSlice& a, const HostSlice& b) { return a.start_ns < b.start_ns; });
+}
+
 }  // namespace gpuprobe::page

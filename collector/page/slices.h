@@ -43,9 +43,20 @@ struct Track {
   bool ranges = false;
 };
 
+// What samples found a thread of the host in.
+struct HostSlice {
+  uint64_t start_ns = 0;
+  uint64_t end_ns = 0;
+  uint32_t thread = 0;   // NameTable
+  uint32_t name = 0;     // NameTable: the call, the function of Python or the system call
+  uint32_t details = 0;  // NameTable: a line each, the system call first, then the stack, innermost first
+  uint32_t samples = 1;
+};
+
 struct RankSlices {
-  std::vector<Track> tracks;  // ranges first, then streams, the one with most compute first
-  std::vector<Slice> slices;  // by track, then by start
+  std::vector<Track> tracks;    // ranges first, then streams, the one with most compute first
+  std::vector<Slice> slices;    // by track, then by start
+  std::vector<HostSlice> host;  // by start
 };
 
 // Joins neighbours on a track that are too short to be seen apart, until at most `most` slices are left.
@@ -54,5 +65,8 @@ struct RankSlices {
 // Example: of 4,000 kernels of 5 us in a step of 400 ms, those without a gap of 400 us between them become
 // one slice with count 4,000.
 void JoinShort(uint64_t span_ns, size_t most, std::vector<Slice>& slices);
+
+// The longest ones stay, in their order of start.
+void KeepLongest(size_t most, std::vector<HostSlice>& slices);
 
 }  // namespace gpuprobe::page

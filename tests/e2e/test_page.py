@@ -92,6 +92,59 @@ class Page(unittest.TestCase):
         }""")
         self.assertEqual(grid, [120, 8])
 
+    def test_where_the_host_was_is_as_wide_as_its_share(self):
+        run = self.record("host-pause", "--ranks", "2", "--steps", "40")
+        page = self.open(run)
+        with open(os.path.join(run, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        pause, = [time for time in report["host_time"] if time["cause"] == "pause"]
+        icicle = page.locator(".finding[data-id=host-pause] .icicle")
+        self.assertEqual(icicle.locator(".bar.root").inner_text(), f"{browser.duration(pause['ns_per_step'])} a step: idle in pauses of the host")
+        room = icicle.bounding_box()["width"]
+        shown = [(part.locator("> .bar").inner_text(), part.locator(".bar.call").all_inner_texts(), part.bounding_box()["width"] / room)
+                 for part in icicle.locator("> .row > .part").all()]
+        self.assertTrue(shown)
+        for (words, calls, width), place in zip(shown, pause["places"]):
+            own = place["python"][-1]
+            share = place["ns_per_step"] / pause["ns_per_step"]
+            self.assertRegex(words, rf"^{own['function']} \(\S*{own['file'].split('/')[-1]}:{own['line']}\) +{100 * share:.1f} %$")
+            self.assertEqual([call.split("  ")[0] for call in calls], [place["call"]] if place["call"] else [])
+            self.assertAlmostEqual(width, share, delta=0.01)
+        self.assertAlmostEqual(sum(width for _, _, width in shown), 1, delta=0.03)
+        self.check(page)
+        self.accessible(page)
+
+    def test_a_gap_of_the_timeline_shows_the_hosts_stack(self):
+        run = self.record("checkpoint", "--ranks", "2")
+        page = self.open(run)
+        page.locator(".finding .choose").first.click()
+        page.locator("#timeline").scroll_into_view_if_needed()
+        # The middle of the longest stretch that was sampled in the step that is shown, and the words for it.
+        at, name, details = page.evaluate("""() => {
+          const data = JSON.parse(document.getElementById('page-data').textContent);
+          const step = data.timelines[Number(document.querySelector('#timeline select').value)];
+          const {host} = step.ranks.reduce((a, b) => Math.max(0, ...b.host.length_ns) > Math.max(0, ...a.host.length_ns) ? b : a);
+          const i = host.length_ns.indexOf(Math.max(...host.length_ns));
+          const margin = step.length_ns / 50;
+          return [(host.start_ns[i] + host.length_ns[i] / 2 + margin) / (step.length_ns + 2 * margin), data.names[host.name[i]], data.names[host.details[i]].split('\\n')];
+        }""")
+        self.assertEqual((name, details[0]), ("_save", "write of /checkpoints/step.pt"))
+        self.assertIn("save_checkpoint (train.py:88)", details)
+        canvas = page.locator("#timeline canvas")
+        box = canvas.bounding_box()
+        shown = []
+        for y in range(2, int(box["height"]), 4):
+            canvas.hover(position={"x": 64 + at * (box["width"] - 64), "y": y})
+            if page.locator(".tooltip").is_visible() and "host: " in (words := page.locator(".tooltip").inner_text()):
+                shown.append(words)
+        self.assertTrue(shown)
+        for words in shown:
+            self.assertRegex(words, r"host: _save, [\d.]+ m?s, \d+ samples of ")
+            for line in details:
+                self.assertIn(line.replace("/usr/lib/python3/dist-packages/", ""), words)
+        self.assertIn("what the host was in", page.locator("#timeline .legend").inner_text())
+        self.check(page)
+
     def test_every_control_works(self):
         page = self.open(self.late)
         for count in (2, 1):

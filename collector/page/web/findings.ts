@@ -2,6 +2,7 @@
 // all charts.
 import {append, h} from './dom';
 import {Data, Finding} from './data';
+import {hostIcicle} from './host_icicle';
 import {pictureOf} from './pictures';
 import {Store} from './selection';
 import {announce} from './tooltip';
@@ -31,6 +32,7 @@ function card(data: Data, store: Store, index: number): HTMLElement {
                  h('div', {class: 'words'},
                    h('h3', {}, choose),
                    finding.evidence ? h('p', {}, finding.evidence) : null,
+                   hostIcicle(data, finding),
                    finding.advice ? h('p', {class: 'advice'}, '→ ', finding.advice) : null,
                    h('p', {class: 'id'}, problem ? `${finding.severity}: ` : '', h('code', {}, finding.id))),
                  picture ? h('div', {class: 'picture'}, picture) : null);

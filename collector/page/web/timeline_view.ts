@@ -7,13 +7,15 @@ import {Data, Timeline} from './data';
 import {h, responsive} from './dom';
 import {Store} from './selection';
 import {announce, hideTooltip, showTooltip} from './tooltip';
-import {duration, percent} from './units';
+import {duration, percent, plural, shortFile} from './units';
 
 const kKinds: {words: string; colour: Colour}[] = [
   {words: 'compute', colour: 'compute'}, {words: 'communication', colour: 'comm'}, {words: 'copy', colour: 'copy'}, {words: 'range', colour: 'range'}];
 const kLeft = 64;
 const kAxis = 20;
 const kGap = 7;  // between ranks
+const kBand = 3;  // height of what samples found the host in
+const kMostLines = 14;  // of a stack in a tooltip
 const kMostTracks = 6;
 
 // What the viewer has set: where the picture of `step` is zoomed to.
@@ -49,7 +51,9 @@ export class TimelineView {
 
   legend(): HTMLElement {
     return h('p', {class: 'legend'}, ...kKinds.map(kind => h('span', {}, h('i', {class: kind.colour}), kind.words)),
-             h('span', {}, h('i', {class: 'idle'}), 'nothing runs'));
+             h('span', {}, h('i', {class: 'idle'}), 'nothing runs'),
+             this.data.timelines.some(t => t.ranks.some(rank => rank.host.start_ns.length > 0)) ?
+                 h('span', {}, h('i', {class: 'host'}), 'what the host was in, by samples') : null);
   }
   zoomBy(k: number): void { d3select(this.canvas).call(this.behaviour.scaleBy, k); }
   reset(): void { d3select(this.canvas).call(this.behaviour.transform, zoomIdentity); this.redraw(); }
@@ -135,6 +139,36 @@ export class TimelineView {
       const visible = Math.min(right, this.width) - Math.max(left, kLeft);
       if (visible > 46 && lane.height >= 11) this.label(context, Math.max(left, kLeft) + 3, lane, visible - 6, i, ranges);
     }
+    if (!ranges && (lane.track === 0 || rank.tracks[lane.track - 1].ranges)) this.drawHost(context, lane, x);
+  }
+
+  // A thin band along the lower edge of a rank's first stream, over stretches in which the host was sampled.
+  private drawHost(context: CanvasRenderingContext2D, lane: Lane, x: (ns: number) => number): void {
+    const {host} = this.timeline().ranks[lane.rank];
+    context.fillStyle = colour('ink');
+    let until = -1;  // stretches of several threads lie on each other
+    for (let i = 0; i < host.start_ns.length; ++i) {
+      const left = Math.max(x(host.start_ns[i]), until);
+      const right = x(host.start_ns[i] + host.length_ns[i]);
+      if (right < kLeft || left > this.width || right <= left) continue;
+      context.fillRect(left, lane.y + lane.height - kBand, Math.max(right - left - (right - left > 3 ? 0.6 : 0), 0.5), kBand);
+      until = right;
+    }
+  }
+
+  // The host's stretches at that time, each with its details.
+  private hostAt(rank: Timeline['ranks'][number], ns: number): string[] {
+    const {host} = rank;
+    const lines: string[] = [];
+    for (let i = 0; i < host.start_ns.length; ++i) {
+      if (ns < host.start_ns[i] || ns > host.start_ns[i] + host.length_ns[i]) continue;
+      const details = this.data.names[host.details[i]].split('\n').filter(line => line !== '')
+                          .map(line => line.replace(/^(.* \()([^()]*\))$/, (_, before, file) => before + shortFile(file)));
+      lines.push(`host: ${this.data.names[host.name[i]]}, ${duration(host.length_ns[i])}, ${plural(host.samples[i], 'sample')} of ${this.data.names[host.thread[i]]}`,
+                 ...details.slice(0, kMostLines).map(line => `  ${line}`),
+                 ...(details.length > kMostLines ? [`  and ${details.length - kMostLines} more`] : []));
+    }
+    return lines;
   }
 
   private label(context: CanvasRenderingContext2D, x: number, lane: Lane, room: number, i: number, ranges: boolean): void {
@@ -190,11 +224,12 @@ export class TimelineView {
       if (slices.track[i] === lane.track && ns >= slices.start_ns[i] - slack && ns <= slices.start_ns[i] + slices.length_ns[i] + slack) best = i;
     }
     const where = `${this.data.rankName(rank.row)}, ${rank.tracks[lane.track].name}`;
-    if (best < 0) return showTooltip(event.clientX, event.clientY, ['idle', where]);
+    const host = rank.tracks[lane.track].ranges ? [] : this.hostAt(rank, ns);
+    if (best < 0) return showTooltip(event.clientX, event.clientY, ['idle', ...host, where]);
     const joined = slices.count[best] > 1 ? [`${slices.count[best]} operations, most of it ${this.data.names[slices.name[best]]}`] : [this.data.names[slices.name[best]]];
     showTooltip(event.clientX, event.clientY, [
       ...joined, `${kKinds[slices.kind[best]].words}, ${duration(slices.length_ns[best])}, from ${duration(Math.max(0, slices.start_ns[best]))} on`,
-      ...(slices.seq[best] > 0 ? [`call #${slices.seq[best]} of its communicator`] : []), where]);
+      ...(slices.seq[best] > 0 ? [`call #${slices.seq[best]} of its communicator`] : []), ...host, where]);
   }
 
   private press(event: KeyboardEvent): void {
@@ -217,6 +252,9 @@ export class TimelineView {
     const busy = [0, 0, 0];
     rank.slices.length_ns.forEach((ns, i) => { if (rank.slices.kind[i] < 3) busy[rank.slices.kind[i]] += ns; });
     const words = busy.map((ns, kind) => `${kKinds[kind].words} ${duration(ns)}, ${percent(ns / timeline.length_ns)}`);
+    let most = -1;
+    rank.host.length_ns.forEach((ns, i) => { if (most < 0 || ns > rank.host.length_ns[most]) most = i; });
+    if (most >= 0) words.push(`host longest in ${this.data.names[rank.host.name[most]]}, ${duration(rank.host.length_ns[most])}`);
     announce(`${this.data.rankName(rank.row)}: ${words.join('; ')}`);
   }
 }

@@ -53,3 +53,8 @@ export const kTimingWords: Record<string, string> = {
   mixed: 'CUPTI activity, on some ranks only',
   none: 'none',
 };
+
+// A file of Python as the text report writes it (collector/report/python_stack.cc).
+export function shortFile(file: string): string {
+  return file.replace(/^.*\/(?:site|dist)-packages\//, '').replace(/^.*\/lib\/(?=python3\.)/, '') || '?';
+}

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -15,6 +16,7 @@
 #include "collector/page/chosen_steps.h"
 #include "collector/page/packed_cells.h"
 #include "collector/page/page_data.h"
+#include "collector/page/slices.h"
 #include "collector/page/step_grid.h"
 #include "collector/simulate/scenarios.h"
 #include "nlohmann/json.hpp"
@@ -107,6 +109,20 @@ TEST_F(PageOfAStraggler, NothingInItEndsAScript) {
   EXPECT_EQ(page.find("<!--\""), std::string::npos);
   if (kProgram.empty()) GTEST_SKIP() << "built without the page's program";
   EXPECT_NE(page.find("\\u003c/script>\\u003cscript>alert(1)"), std::string::npos);
+}
+
+TEST(HostSlices, TheLongestStayInTheirOrder) {
+  std::vector<HostSlice> slices;
+  for (const uint64_t length : {5, 1, 9, 7, 2}) {
+    const uint64_t start = 100 * slices.size();
+    slices.push_back({.start_ns = start, .end_ns = start + length});
+  }
+  std::swap(slices[0], slices[3]);
+  KeepLongest(3, slices);
+  ASSERT_EQ(slices.size(), 3U);
+  EXPECT_EQ(slices[0].start_ns, 0U);
+  EXPECT_EQ(slices[1].start_ns, 200U);
+  EXPECT_EQ(slices[2].start_ns, 300U);
 }
 
 TEST(Page, OfAnEmptyJobHasNoSteps) {

@@ -1,0 +1,84 @@
+// Where the host was while a GPU had nothing to do: the time on top, below it the program's own lines, below each
+// of them the library's line and the call that it was in. A block is as wide as its share.
+import {Data, Finding} from './data';
+import {h} from './dom';
+import {HostPlace, HostTime, PythonFrame} from './report';
+import {duration, percent, plural, shortFile} from './units';
+
+interface Block { name: string; ns: number; words: string; css: string; below: Block[] }
+interface Root { title: string; ns: number; places: HostPlace[]; rest: [string, number][] }
+
+const kLeastShare = 0.005;  // less is too narrow to be seen
+const kLeastNamed = 0.04;   // and less for a name
+
+const kCauses: Record<string, HostTime['cause'][]> = {
+  'input-bound': ['input'], 'launch-bound': ['host_bound'], 'sync-in-loop': ['sync', 'blocked'], 'memory-calls': ['memory'], 'host-pause': ['pause']};
+const kCauseWords: Record<HostTime['cause'], string> = {
+  host_bound: 'idle because the host launches late', input: 'idle while the host loads', sync: 'idle after the host waited for the GPU',
+  memory: 'idle while the host calls the allocator', pause: 'idle in pauses of the host', blocked: 'the host waits for the GPU'};
+
+function frameWords(frame: PythonFrame): string {
+  return `${frame.function} (${shortFile(frame.file)}${frame.line === null ? '' : `:${frame.line}`})`;
+}
+
+function callWords(place: HostPlace): string {
+  if (place.call !== null) return place.call;
+  if (place.memory_call) return 'allocates or releases memory';
+  if (place.system_call === null) return '';
+  return place.file === null ? place.system_call : `${place.system_call} of ${place.file}`;
+}
+
+function block(place: HostPlace): Block {
+  const levels = [...place.python].reverse().map(frameWords);
+  const call = callWords(place);
+  if (call !== '') levels.push(call);
+  if (place.no_cpu) levels.splice(0, levels.length, 'waits for a CPU');
+  if (levels.length === 0) levels.push('code whose stack is not known');
+  const sure = place.samples > 0 ? `${place.samples} of ${plural(place.of_samples, 'sample')}` : 'measured';
+  const ns = place.ns_per_step;
+  return levels.reduceRight((below: Block[], name, depth) =>
+      [{name, ns, words: `${duration(ns)} a step, ${sure}`, css: depth === 0 ? 'own' : depth === levels.length - 1 && call !== '' ? 'call' : 'library', below}], [])[0];
+}
+
+function rootOf(data: Data, finding: Finding): Root | null {
+  const causes = kCauses[finding.id];
+  const {report} = data;
+  if (causes !== undefined) {
+    for (const cause of causes) {
+      const time = report.host_time?.find(one => one.cause === cause && one.places.length > 0);
+      if (time !== undefined)
+        return {title: kCauseWords[cause], ns: time.ns_per_step, places: time.places,
+                rest: [['other places', time.other_ns_per_step], ['not sampled', time.not_sampled_ns_per_step]]};
+    }
+  }
+  const of = finding.id === 'long-steps' ? report.long_steps?.host_places :
+      finding.id.startsWith('straggler') ? report.stragglers.find(one => one.rank !== null && one.rank === finding.about.ranks[0])?.host_places : undefined;
+  if (of === undefined || of.length === 0) return null;
+  return {title: finding.id === 'long-steps' ? 'what hosts did in these steps' : `what the host of rank ${finding.about.ranks[0]} did longer than others`,
+          ns: of.reduce((sum, place) => sum + place.ns_per_step, 0), places: of, rest: []};
+}
+
+function draw(one: Block, all: number, parent: number): HTMLElement {
+  const share = parent > 0 ? one.ns / parent : 0;
+  return h('div', {class: 'part', style: `width: ${(100 * share).toFixed(2)}%`},
+           h('div', {class: `bar ${one.css}`, title: `${one.name}\n${one.words}, ${percent(one.ns / all)}`},
+             one.ns < kLeastNamed * all ? '' : `${one.name}  ${percent(one.ns / all)}`),
+           one.below.length > 0 ? h('div', {class: 'row'}, ...one.below.map(below => draw(below, all, one.ns))) : null);
+}
+
+// null: nothing is known of the host for this finding.
+export function hostIcicle(data: Data, finding: Finding): HTMLElement | null {
+  const root = rootOf(data, finding);
+  if (root === null || root.ns <= 0) return null;
+  const blocks = root.places.map(block);
+  for (const [name, ns] of root.rest) if (ns > 0) blocks.push({name, ns, words: `${duration(ns)} a step`, css: 'rest', below: []});
+  const shown = blocks.filter(one => one.ns >= kLeastShare * root.ns);
+  const title = `${duration(root.ns)} a step: ${root.title}`;
+  const words = shown.map(one => {
+    const names: string[] = [];
+    for (let at: Block | undefined = one; at !== undefined; at = at.below[0]) names.push(at.name);
+    return `${names.join(', in ')} ${percent(one.ns / root.ns)}`;
+  });
+  return h('div', {class: 'icicle', role: 'img', 'aria-label': `${title}: ${words.join('; ')}`},
+           h('div', {class: 'bar root'}, title), h('div', {class: 'row'}, ...shown.map(one => draw(one, root.ns, root.ns))));
+}
