@@ -32,7 +32,7 @@ function card(data: Data, store: Store, index: number): HTMLElement {
                  h('div', {class: 'words'},
                    h('h3', {}, choose),
                    finding.evidence ? h('p', {}, finding.evidence) : null,
-                   hostIcicle(data, finding),
+                   hostIcicle(data, index),
                    finding.advice ? h('p', {class: 'advice'}, '→ ', finding.advice) : null,
                    h('p', {class: 'id'}, problem ? `${finding.severity}: ` : '', h('code', {}, finding.id))),
                  picture ? h('div', {class: 'picture'}, picture) : null);

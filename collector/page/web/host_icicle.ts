@@ -1,6 +1,6 @@
 // Where the host was while a GPU had nothing to do: the time on top, below it the program's own lines, below each
 // of them the library's line and the call that it was in. A block is as wide as its share.
-import {Data, Finding} from './data';
+import {Data, Finding, PictureName} from './data';
 import {h} from './dom';
 import {HostPlace, HostTime, PythonFrame} from './report';
 import {duration, percent, plural, shortFile} from './units';
@@ -11,8 +11,9 @@ interface Root { title: string; ns: number; places: HostPlace[]; rest: [string, 
 const kLeastShare = 0.005;  // less is too narrow to be seen
 const kLeastNamed = 0.04;   // and less for a name
 
-const kCauses: Record<string, HostTime['cause'][]> = {
-  'input-bound': ['input'], 'launch-bound': ['host_bound'], 'sync-in-loop': ['sync', 'blocked'], 'memory-calls': ['memory'], 'host-pause': ['pause']};
+// By the picture of the finding: a step's idle time, with the cause that the finding is about pointed out.
+const kCauses: Partial<Record<PictureName, HostTime['cause'][]>> = {
+  idle_input: ['input'], idle_launch: ['host_bound'], idle_sync: ['sync', 'blocked'], idle_memory: ['memory'], idle_pause: ['pause']};
 const kCauseWords: Record<HostTime['cause'], string> = {
   host_bound: 'idle because the host launches late', input: 'idle while the host loads', sync: 'idle after the host waited for the GPU',
   memory: 'idle while the host calls the allocator', pause: 'idle in pauses of the host', blocked: 'the host waits for the GPU'};
@@ -40,8 +41,8 @@ function block(place: HostPlace): Block {
       [{name, ns, words: `${duration(ns)} a step, ${sure}`, css: depth === 0 ? 'own' : depth === levels.length - 1 && call !== '' ? 'call' : 'library', below}], [])[0];
 }
 
-function rootOf(data: Data, finding: Finding): Root | null {
-  const causes = kCauses[finding.id];
+function rootOf(data: Data, finding: Finding, picture: PictureName | ''): Root | null {
+  const causes = picture === '' ? undefined : kCauses[picture];
   const {report} = data;
   if (causes !== undefined) {
     for (const cause of causes) {
@@ -51,10 +52,11 @@ function rootOf(data: Data, finding: Finding): Root | null {
                 rest: [['other places', time.other_ns_per_step], ['not sampled', time.not_sampled_ns_per_step]]};
     }
   }
-  const of = finding.id === 'long-steps' ? report.long_steps?.host_places :
-      finding.id.startsWith('straggler') ? report.stragglers.find(one => one.rank !== null && one.rank === finding.about.ranks[0])?.host_places : undefined;
+  const longSteps = picture === 'step_times';
+  const of = longSteps ? report.long_steps?.host_places :
+      picture === 'caused_wait' ? report.stragglers.find(one => one.rank !== null && one.rank === finding.about.ranks[0])?.host_places : undefined;
   if (of === undefined || of.length === 0) return null;
-  return {title: finding.id === 'long-steps' ? 'what hosts did in these steps' : `what the host of rank ${finding.about.ranks[0]} did longer than others`,
+  return {title: longSteps ? 'what hosts did in these steps' : `what the host of rank ${finding.about.ranks[0]} did longer than others`,
           ns: of.reduce((sum, place) => sum + place.ns_per_step, 0), places: of, rest: []};
 }
 
@@ -67,8 +69,8 @@ function draw(one: Block, all: number, parent: number): HTMLElement {
 }
 
 // null: nothing is known of the host for this finding.
-export function hostIcicle(data: Data, finding: Finding): HTMLElement | null {
-  const root = rootOf(data, finding);
+export function hostIcicle(data: Data, index: number): HTMLElement | null {
+  const root = rootOf(data, data.report.findings[index], data.pictures[index]);
   if (root === null || root.ns <= 0) return null;
   const blocks = root.places.map(block);
   for (const [name, ns] of root.rest) if (ns > 0) blocks.push({name, ns, words: `${duration(ns)} a step`, css: 'rest', below: []});

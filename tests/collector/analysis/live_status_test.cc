@@ -77,7 +77,9 @@ TEST_F(LiveHost, IsNotSaidFromASampleBetweenLaunches) {
   EXPECT_EQ(Look(testing::kStart + 1100 * testing::kMs).host_in, "");
 }
 
-TEST_F(LiveHost, IsNotSaidWithoutSamples) { EXPECT_EQ(Look(testing::kStart + 1100 * testing::kMs).host_in, ""); }
+TEST_F(LiveHost, IsNotSaidWithoutSamples) {
+  EXPECT_EQ(Look(testing::kStart + 1100 * testing::kMs).host_in, "");
+}
 
 }  // namespace
 }  // namespace gpuprobe::analysis
