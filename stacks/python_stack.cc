@@ -16,6 +16,7 @@ namespace gpuprobe::stacks {
 namespace {
 
 constexpr int kAttempts = 4;
+constexpr int kAttemptsForOuter = 12;  // while there is nothing to keep
 constexpr size_t kMostInterpreters = 64;
 // Frames of the interpreter's own between two of Python's (3.12 and newer): one for each call from C.
 constexpr size_t kMostLinks = PythonStack::kMostFrames * 4;
@@ -114,18 +115,23 @@ void PythonStack::AddInnermost(std::string_view function) {
   ++size_;
 }
 
-// Both times that the chain was read, a frame outside of all that changed was called from the same place.
-void PythonStack::KeepOuter() {
+// Both times that the chain was read, a frame outside of all that changed was called from the same place. The
+// innermost of these may have gone on to another line since.
+size_t PythonStack::CountOuter() const {
   size_t same = 0;
-  while (same < std::min(chain_.size, again_.size) && size_ == chain_.size) {
+  while (same < std::min(size_ - unknown_, again_.size) && size_ == chain_.size) {
     const Link& before = chain_.links[chain_.size - 1 - same];
     const Link& after = again_.links[again_.size - 1 - same];
-    if (before.frame != after.frame || before.code != after.code || before.instruction != after.instruction)
-      break;
+    if (before.frame != after.frame || before.code != after.code) break;
     ++same;
+    if (before.instruction != after.instruction) break;
   }
-  std::copy_n(frames_.begin() + static_cast<ptrdiff_t>(size_ - same), same, frames_.begin());
-  size_ = same;
+  return same;
+}
+
+void PythonStack::KeepOuter(size_t count) {
+  std::copy_n(frames_.begin() + static_cast<ptrdiff_t>(size_ - count), count, frames_.begin());
+  size_ = count;
 }
 
 Unreadable PythonProcess::Open() {
@@ -400,8 +406,10 @@ bool PythonProcess::AddFrame(PythonStack& stack, const PythonPlace& place, uint3
   return true;
 }
 
-bool PythonProcess::ReadNames(PythonStack& stack, FindPlace find, const void* in) const {
+// `torn`: whether frames that no longer exist may be among them, the innermost ones.
+bool PythonProcess::ReadNames(PythonStack& stack, FindPlace find, const void* in, Torn torn) const {
   stack.size_ = 0;
+  stack.unknown_ = 0;
   stack.text_used_ = 0;
   const size_t bytes = std::max({layout_.object_type, layout_.code_first_line, layout_.code_file,
                                  layout_.code_name, layout_.code_lines}) +
@@ -412,20 +420,35 @@ bool PythonProcess::ReadNames(PythonStack& stack, FindPlace find, const void* in
   for (size_t begin = 0; begin < stack.chain_.size; begin += ProcessMemory::kMostAtOnce) {
     const size_t count = std::min(ProcessMemory::kMostAtOnce, stack.chain_.size - begin);
     for (size_t i = 0; i < count; ++i) addresses[i] = stack.chain_.links[begin + i].code;
-    if (IsLate() || !memory_.ReadEach(addresses, count, codes, bytes)) return false;
+    if (IsLate()) return false;
+    const bool all = memory_.ReadEach(addresses, count, codes, bytes);
+    if (!all && torn == Torn::kNothing) return false;
     for (size_t i = 0; i < count; ++i) {
-      const char* const code = codes + i * bytes;
-      if (!IsCodeType(At<uint64_t>(code, layout_.object_type))) return false;
+      char* const code = codes + i * bytes;
+      const bool is_code = (all || memory_.Read(addresses[i], code, bytes)) &&
+                           IsCodeType(At<uint64_t>(code, layout_.object_type));
+      if (!is_code) {
+        if (torn == Torn::kNothing) return false;
+        AddUnknown(stack);
+        continue;
+      }
       const PythonPlace place{.code = addresses[i],
                               .instruction = stack.chain_.links[begin + i].instruction,
                               .function = At<uint64_t>(code, layout_.code_name),
                               .file = At<uint64_t>(code, layout_.code_file),
                               .lines = At<uint64_t>(code, layout_.code_lines),
                               .first_line = At<int32_t>(code, layout_.code_first_line)};
-      if (!AddFrame(stack, place, find == nullptr ? 0 : find(in, place))) return false;
+      if (AddFrame(stack, place, find == nullptr ? 0 : find(in, place))) continue;
+      if (torn == Torn::kNothing) return false;
+      AddUnknown(stack);
     }
   }
   return true;
+}
+
+void PythonProcess::AddUnknown(PythonStack& stack) {
+  stack.frames_[stack.size_++] = {};
+  stack.unknown_ = stack.size_;
 }
 
 uint64_t PythonProcess::AddressOfLock(const PythonThread& thread) const {
@@ -456,48 +479,50 @@ bool PythonProcess::IsCollecting(const PythonThread& thread) const {
          HolderOfLock(thread) == thread.state;
 }
 
+// Both times that the chain was read. The innermost function may have gone on to another line; its callers
+// cannot.
+bool PythonProcess::Agree(const PythonStack& stack) {
+  const PythonStack::Chain& before = stack.chain_;
+  const PythonStack::Chain& after = stack.again_;
+  bool agree = before.size == after.size && before.cut == after.cut;
+  for (size_t i = 0; agree && i < before.size; ++i) {
+    const PythonStack::Link& a = before.links[i];
+    const PythonStack::Link& b = after.links[i];
+    agree = a.frame == b.frame && a.code == b.code && (i == 0 || a.instruction == b.instruction);
+  }
+  return agree;
+}
+
 bool PythonProcess::ReadStack(const PythonThread& thread, PythonStack& stack, FindPlace find, const void* in,
                               Torn torn) const {
   stack.size_ = 0;
   stack.quality_ = StackQuality::kTorn;
-  bool has_outer = false;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    has_outer = false;
+  const int attempts = torn == Torn::kOuter ? kAttemptsForOuter : kAttempts;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
     const bool collecting = IsCollecting(thread);
     const bool read = ReadChain(thread.state, stack.blocks_, stack.chain_);
-    if (!(read || (torn == Torn::kOuter && stack.chain_.whole)) || !ReadNames(stack, find, in)) continue;
+    stack.size_ = 0;
+    if (!(read || (torn == Torn::kOuter && stack.chain_.whole)) || !ReadNames(stack, find, in, torn)) continue;
     const bool read_again = ReadChain(thread.state, stack.blocks_, stack.again_);
-    has_outer = stack.chain_.whole && stack.again_.whole;
-    if (!read || !read_again || collecting != IsCollecting(thread)) continue;
-    const PythonStack::Chain& before = stack.chain_;
-    const PythonStack::Chain& after = stack.again_;
-    // The innermost function may have gone on to another line; its callers cannot.
-    const auto same = [](const PythonStack::Link& a, const PythonStack::Link& b) {
-      return a.frame == b.frame && a.code == b.code;
-    };
-    bool agree = before.size == after.size && before.cut == after.cut;
-    for (size_t i = 0; agree && i < before.size; ++i) {
-      agree = same(before.links[i], after.links[i]) &&
-              (i == 0 || before.links[i].instruction == after.links[i].instruction);
-    }
-    if (agree) {
-      stack.quality_ = before.cut ? StackQuality::kOuterMissing : StackQuality::kWhole;
+    if (read && read_again && stack.unknown_ == 0 && collecting == IsCollecting(thread) && Agree(stack)) {
+      stack.quality_ = stack.chain_.cut ? StackQuality::kOuterMissing : StackQuality::kWhole;
       if (collecting) stack.AddInnermost(kCollecting);
       return true;
     }
+    if (attempt + 1 < kAttempts || torn == Torn::kNothing) continue;
+    const size_t outer = stack.chain_.whole && stack.again_.whole ? stack.CountOuter() : 0;
+    if (outer == 0) continue;
+    stack.KeepOuter(outer);
+    return true;
   }
-  if (torn == Torn::kOuter && has_outer) {
-    stack.KeepOuter();
-  } else {
-    stack.size_ = 0;
-  }
+  stack.size_ = 0;
   return !(thread.tid != 0 && !IsThreadOf(memory_.pid(), thread.tid));
 }
 
 void PythonProcess::ReadStopped(const PythonThread& thread, uint64_t until_ns, PythonStack& stack) {
   until_ns_ = until_ns;
   const bool read =
-      ReadChain(thread.state, stack.blocks_, stack.chain_) && ReadNames(stack, nullptr, nullptr);
+      ReadChain(thread.state, stack.blocks_, stack.chain_) && ReadNames(stack, nullptr, nullptr, Torn::kNothing);
   until_ns_ = UINT64_MAX;
   if (!read) stack.size_ = 0;
   stack.quality_ = !read              ? StackQuality::kTorn

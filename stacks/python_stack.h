@@ -94,9 +94,12 @@ class PythonStack {
 
   std::string_view Keep(const char* text, size_t size);
   void AddInnermost(std::string_view function);
-  void KeepOuter();
+  // Of a torn stack: how many of the outermost frames were there all the time.
+  size_t CountOuter() const;
+  void KeepOuter(size_t count);
 
   size_t size_ = 0;
+  size_t unknown_ = 0;  // while it is read: so many of the innermost ones may be none, or have no name
   StackQuality quality_ = StackQuality::kTorn;
   std::array<PythonFrame, kMostFrames> frames_;
   Chain chain_;
@@ -174,7 +177,9 @@ class PythonProcess {
   bool ReadInnermost(uint64_t thread, uint64_t& frame) const;
   bool ReadChain(uint64_t thread, PythonStack::Blocks& blocks, PythonStack::Chain& chain) const;
   void ReadBlocks(PythonStack::Blocks& blocks, size_t bytes) const;
-  bool ReadNames(PythonStack& stack, FindPlace find, const void* in) const;
+  bool ReadNames(PythonStack& stack, FindPlace find, const void* in, Torn torn) const;
+  static void AddUnknown(PythonStack& stack);
+  static bool Agree(const PythonStack& stack);
   bool AddFrame(PythonStack& stack, const PythonPlace& place, uint32_t known) const;
   bool IsLate() const;
   bool IsCodeType(uint64_t type) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -56,12 +57,14 @@ class Tally {
 // expression has a function of its own.
 struct LineKey {
   bool no_cpu = false;
+  bool lock_held = false;  // of another thread
   std::string file;
   uint32_t line = 0;
   std::string call;  // without a line
 
   bool operator<(const LineKey& other) const {
-    return std::tie(no_cpu, file, line, call) < std::tie(other.no_cpu, other.file, other.line, other.call);
+    return std::tie(no_cpu, lock_held, file, line, call) <
+           std::tie(other.no_cpu, other.lock_held, other.file, other.line, other.call);
   }
 };
 
@@ -85,7 +88,7 @@ class Line {
   double ns() const { return ns_; }
 
   HostPlaceReport Report(const LineKey& key, double steps) const {
-    HostPlaceReport out{.no_cpu = key.no_cpu, .ns_per_step = ns_ / steps, .samples = samples_};
+    HostPlaceReport out{.no_cpu = key.no_cpu, .lock_held = key.lock_held, .ns_per_step = ns_ / steps, .samples = samples_};
     if (key.no_cpu) return out;
     if (const auto call = call_.Most()) std::tie(out.memory_call, out.call) = *call;
     if (const auto file = file_.Most()) std::tie(out.system_call, out.file) = *file;
@@ -154,7 +157,10 @@ class Lines {
 
  private:
   static LineKey KeyOf(const model::ProcessModel& process, const HostPlace& place) {
-    LineKey key{.no_cpu = place.kind == HostPlace::Kind::kNoCpu, .file = {}, .call = {}};
+    LineKey key{.no_cpu = place.kind == HostPlace::Kind::kNoCpu,
+                .lock_held = place.kind == HostPlace::Kind::kLockHeld,
+                .file = {},
+                .call = {}};
     if (key.no_cpu) return key;
     const model::HostLine& line = place.own.function != 0 ? place.own : place.at;
     if (line.function != 0) {
@@ -223,6 +229,7 @@ HostTimeReport HostTimeOf(std::span<const model::Member> members, IdleCause caus
 std::vector<HostTimeReport> HostTimeOf(std::span<const model::Member> members) {
   std::vector<HostTimeReport> out;
   for (size_t i = 0; i < model::kIdleCauses; ++i) {
+    if (static_cast<IdleCause>(i) == IdleCause::kBetween) continue;  // in no step
     HostTimeReport cause = HostTimeOf(members, static_cast<IdleCause>(i));
     if (!cause.places.empty()) out.push_back(std::move(cause));
   }
@@ -235,22 +242,30 @@ HostPlaceReport HostPlaceOf(const model::ProcessModel& process, const HostPlace&
   return lines.Report(1).front();
 }
 
-std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<const model::Member> members,
-                                          std::span<const uint64_t> steps) {
+std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<const PacedStep> steps) {
   Lines lines;
-  for (const model::Member& member : members) {
+  std::set<std::pair<uint32_t, uint64_t>> wanted;
+  std::set<uint32_t> members;
+  for (const PacedStep& step : steps) {
+    members.insert(step.member);
+    wanted.emplace(step.member, step.step);
+    if (step.with_previous && step.step > 0) wanted.emplace(step.member, step.step - 1);
+  }
+  for (const uint32_t number : members) {
+    const model::Member& member = job.members()[number];
     for (const auto& [key, total] : member.steps().host_places().places()) {
       if (key.first == IdleCause::kBlocked) continue;
       for (const HostPlaces::Step& step : total.longest) {
-        const uint64_t number = step.index + static_cast<uint64_t>(job.comparison().alignment().Behind(
-                                                 member.number, step.index));
-        if (std::find(steps.begin(), steps.end(), number) == steps.end()) continue;
+        const uint64_t at =
+            step.index +
+            static_cast<uint64_t>(job.comparison().alignment().Behind(member.number, step.index));
+        if (!wanted.contains({number, at})) continue;
         lines.Add(*member.process, key.second, static_cast<double>(step.time.ns), step.time.samples);
       }
     }
   }
   std::vector<HostPlaceReport> places =
-      lines.Report(static_cast<double>(std::max<size_t>(steps.size() * members.size(), 1)));
+      lines.Report(static_cast<double>(std::max<size_t>(steps.size(), 1)));
   if (places.size() > kMostPlaces) places.resize(kMostPlaces);
   return places;
 }
@@ -315,6 +330,10 @@ bool IsNamed(const HostPlaceReport& place) {
 const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places, std::optional<double> ns) {
   constexpr double kMost = 0.5;
   constexpr uint64_t kFewest = 3;  // fewer samples agree by chance
+  // Of silences that launches interrupt, samples stand for the part since the last launch. Where there are so
+  // many, and they are so much of it, the rest is as what they show.
+  constexpr uint64_t kMany = 8;
+  constexpr double kLeast = 0.25;
   // A busy machine stretches whatever the host does.
   double no_cpu = 0;
   for (const HostPlaceReport& place : places) no_cpu += place.no_cpu ? place.share : 0;
@@ -323,7 +342,8 @@ const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places, s
     if (share < kMost || (place.no_cpu != (no_cpu >= kMost)) || !IsNamed(place)) continue;
     if (place.samples > 0 && place.of_samples < kFewest) return nullptr;
     const double explained_ns = place.ns_per_step / (place.no_cpu ? 1 : std::max(1 - no_cpu, 1e-9));
-    return !ns.has_value() || explained_ns >= kMost * *ns ? &place : nullptr;
+    const double needed = place.of_samples >= kMany ? kLeast : kMost;
+    return !ns.has_value() || explained_ns >= needed * *ns ? &place : nullptr;
   }
   return nullptr;
 }
@@ -348,6 +368,12 @@ std::string TaskText(model::HostTask task) {
     default:
       return "";
   }
+}
+
+// At its own line, for a lock, a queue or the end of another one; which one is not known.
+bool WaitsForThread(const HostPlaceReport& place) {
+  return place.task == model::HostTask::kUnknown && place.call.empty() && !place.memory_call &&
+         place.system_call == "futex" && !place.python.empty();
 }
 
 // What to do about that; empty: nothing in particular.
@@ -376,14 +402,22 @@ std::string TaskAdvice(model::HostTask task) {
 }  // namespace
 
 std::string HostDoesWhat(const HostPlaceReport& place) {
-  const std::string task = TaskText(place.task);
-  const char* const in = place.no_cpu ? "it is " : !task.empty() ? ": " : "it is in ";
-  return absl::StrCat(place.no_cpu ? "" : task, in, HostPlaceText(place), " (", HowSure(place), ")");
+  if (place.no_cpu || place.lock_held)
+    return absl::StrCat("it is ", HostPlaceText(place), " (", HowSure(place), ")");
+  const std::string task = WaitsForThread(place) ? "it waits for another thread" : TaskText(place.task);
+  return absl::StrCat(task, task.empty() ? "it is in " : ": ", HostPlaceText(place), " (", HowSure(place),
+                      ")");
 }
 
 std::string AdviceFor(const HostPlaceReport& place, const std::string& other) {
+  if (place.no_cpu) return kGiveMoreCpus;
+  if (place.lock_held)
+    return "Only one thread of a process runs Python at a time: move the other thread's work into a process of "
+           "its own, or into code that releases the lock.";
+  if (WaitsForThread(place))
+    return "See what the other thread does meanwhile (gpuprobe stacks PID), and hold locks for less time.";
   const std::string advice = TaskAdvice(place.task);
-  return place.no_cpu || advice.empty() ? other : advice;
+  return advice.empty() ? other : advice;
 }
 
 std::string PlacesText(const std::vector<HostPlaceReport>& places, const HostPlaceReport* but) {

@@ -21,11 +21,22 @@ namespace gpuprobe::analysis {
 inline constexpr char kDoItElsewhere[] =
     "Move it out of the loop or to fewer steps, or let another thread do it while the GPU works.";
 
+// For hosts that wait for a CPU.
+inline constexpr char kGiveMoreCpus[] =
+    "Give each rank enough cores: check its affinity (taskset, Slurm's --cpus-per-task), how many data-loader "
+    "workers and OpenMP threads (OMP_NUM_THREADS) share them, and what else runs there.";
+
 // By cause; of those for which something is known.
 std::vector<HostTimeReport> HostTimeOf(std::span<const model::Member> members);
-// Their places in these steps, as all ranks count them, per step and rank; empty: nothing is known.
-std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<const model::Member> members,
-                                          std::span<const uint64_t> steps);
+// A step, as all ranks count, with the member that determined its length.
+struct PacedStep {
+  uint64_t step = 0;
+  uint32_t member = 0;
+  // What that member did for this step it did in the one before: it came late from there.
+  bool with_previous = false;
+};
+// What these members did in and before these steps, per step; empty: nothing is known.
+std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<const PacedStep> steps);
 // One place, as its process saw it.
 HostPlaceReport HostPlaceOf(const model::ProcessModel& process, const model::HostPlace& place);
 // By how much each place of a rank exceeds the others' median, per step.
@@ -34,7 +45,7 @@ std::vector<HostPlaceReport> HostPlacesBeyond(const model::Member& member,
 
 // nullptr: nothing is known for this cause.
 const HostTimeReport* HostTimeOf(const std::vector<HostTimeReport>& all, model::IdleCause cause);
-// The place that explains half of `ns` or more and is no chance; nullptr: none does. Time without a CPU
+// The place that explains half of `ns` or more, or of as many samples, and is no chance; nullptr: none does. Time without a CPU
 // counts only if it is half of all. nullopt: whatever it explains of it, because samples were taken where
 // they could be.
 const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places,

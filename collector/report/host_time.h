@@ -14,6 +14,7 @@ namespace gpuprobe::analysis {
 // of that time or more has in common.
 struct HostPlaceReport {
   bool no_cpu = false;
+  bool lock_held = false;
   model::HostTask task = model::HostTask::kUnknown;
   std::string call = {};  // "cuMemFree"
   bool memory_call = false;
@@ -28,6 +29,8 @@ struct HostPlaceReport {
   static constexpr void Declare(auto& fields) {
     using P = HostPlaceReport;
     fields("no_cpu", &P::no_cpu, "the thread could run, and had no processor");
+    fields("lock_held", &P::lock_held,
+           "this is another thread, which had Python's lock (GIL), for which the launching thread waited");
     fields("task", &P::task,
            "what the functions' names show: `unknown loads saves compiles logs empties_cache optimizes`");
     fields("call", &P::call, "the CUDA or NCCL function that it was in; `null`: in none").NullIfZero();

@@ -1,7 +1,7 @@
 // Decides when the threads of the process are worth a sample, by when the process launched last.
 //
 // A look comes every 10 ms at most, with a jitter, so that it does not beat with the program's steps. If the
-// process has launched nothing for 1 ms, it is in a gap, and each look is a sample; otherwise one look in ten
+// process has launched nothing for 1 ms, it is in a gap, and each look is a sample; otherwise one look in four
 // is. Example: launches end at 0 ms, looks come at 4, 13 and 25 ms, and launches go on at 30 ms. The three
 // samples stand for 4, 9 and 12 ms of the gap; what follows the last one is in none.
 //
@@ -19,7 +19,7 @@ class GapWatch {
   static constexpr uint64_t kGapNs = kMsNs;
   static constexpr uint64_t kIdleNs = 60'000 * kMsNs;
   static constexpr uint64_t kGivenUpNs = 600'000 * kMsNs;
-  static constexpr uint32_t kLooksOfALaunchingProcess = 10;  // for one sample
+  static constexpr uint32_t kLooksOfALaunchingProcess = 4;  // for one sample
   // No sample stands for more: a process that was stopped did nothing meanwhile.
   static constexpr uint64_t kMostStoodForNs = 2000 * kMsNs;
 

@@ -87,15 +87,18 @@ void HostSampler::Look(const std::atomic<bool>& stop, uint64_t monotonic_ns) noe
   Target targets[kMostTargets];
   const size_t count = ChooseTargets(now_ns, targets);
   FindPython(targets, count, monotonic_ns);
-  // A thread that is at work, or waits for something else than a thread, explains the gap alone.
+  // A thread that is at work, or waits for something else than a thread, explains the gap alone, unless only
+  // the line at which the main thread waits for it says what for.
   uint64_t holder = 0;
-  bool waits = true;
-  for (size_t i = 0; i < count && waits && budget_.Allows(); ++i) {
+  bool works = false;
+  bool has_line = false;
+  for (size_t i = 0; i < count && !(works && has_line) && budget_.Allows(); ++i) {
     if (stop.load(std::memory_order_relaxed)) return;
     budget_.TakeSample();
     const Seen seen = Sample(targets[i], now_ns, monotonic_ns, sample);
     holder = std::max(holder, seen.lock_holder);
-    waits = seen.waits;
+    works = works || !seen.waits;
+    has_line = has_line || seen.has_line;
   }
   const bool is_sampled = std::any_of(targets, targets + count,
                                       [&](const Target& target) { return target.python.state == holder; });
@@ -359,6 +362,7 @@ HostSampler::Seen HostSampler::Sample(const Target& target, uint64_t now_ns, uin
     if (row.frame == 0) row.stack = wire::StackState::kStackStateUnknown;
   }
   stream_->builder.Add(row);
+  seen.has_line = row.frame != 0 || unreadable_ != stacks::Unreadable::kNo || python_.refused();
   return seen;
 }
 

@@ -1,4 +1,5 @@
 """PyTorch programs whose host keeps the GPU waiting: the first finding names the cause and the program's own line, with NVTX ranges and without."""
+import contextlib
 import os
 import re
 
@@ -18,38 +19,66 @@ def line_of(kind):
 
 class HostCauses(PyTorchTest):
 
-    def check(self, kind, finding, *words, ranks=1, arguments=()):
+    def first_of(self, kind, ranks, *arguments):
+        """What the first finding says, and all of them."""
         out = self.path(f"out-{kind}-{len(arguments)}")
         command = self.torchrun(ranks, PROGRAM, kind, *arguments) if ranks > 1 else [self.python, PROGRAM, kind, *arguments]
         self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=ranks)
         self.assert_nothing_runs()
         report = self.report(out)
-        told = "\n".join(f"[{f['id']}] {f['statement']} {f['evidence']}" for f in report["findings"])
-        with self.undisturbed(report):
-            first = report["findings"][0]
-            self.assertIn(first["id"], finding.split(), told)
-            said = first["statement"] + " " + first["evidence"]
-            for word in (f"host_causes.py:{line_of(kind)})", *words):
-                self.assertIn(word, said, told)
+        return report, "\n".join(f"[{f['id']}] {f['statement']} {f['evidence']} > {f['advice']}" for f in report["findings"])
 
-    def test_a_slow_dataset_in_the_main_process(self):
-        self.check("dataset", "input-bound", "it loads data")
-        self.check("dataset", "input-bound", "it loads data", arguments=["--annotate"])
+    def check(self, kind, finding, *words, ranks=1, line=True, undisturbed=None):
+        """With NVTX ranges and without. `undisturbed`: the context of what the machine may spoil."""
+        for arguments in ((), ("--annotate",)):
+            with self.subTest(kind=kind, arguments=arguments):
+                report, told = self.first_of(kind, ranks, *arguments)
+                with undisturbed or self.undisturbed(report):
+                    first = report["findings"][0]
+                    self.assertIn(first["id"], finding.split(), told)
+                    said = " ".join((first["statement"], first["evidence"], first["advice"]))
+                    for word in (*([f"host_causes.py:{line_of(kind)})"] if line else []), *words):
+                        self.assertIn(word, said, told)
 
-    def test_a_slow_dataset_in_workers(self):
-        self.check("workers", "input-bound", "it loads data")
+    def test_the_cache_emptied_in_each_step(self):
+        self.check("empty_cache", "memory-calls", "empty_cache (torch/cuda/memory.py")
 
     def test_garbage_that_is_collected(self):
         self.check("garbage", "long-steps host-pause", "<garbage collection>")
 
-    def test_a_lock_that_another_thread_holds(self):
-        self.check("lock", "host-pause")
+    def test_a_checkpoint_of_one_rank(self):
+        self.check("checkpoint", "long-steps straggler-late-launch straggler-intermittent", "writes a checkpoint", "rank 0", ranks=2)
 
-    def test_a_log_file_that_blocks(self):
-        self.check("log", "host-pause", "it logs: write of ")
+    def test_an_evaluation_on_one_rank(self):
+        self.check("evaluation", "long-steps straggler-late-launch straggler-intermittent straggler-unexplained", "in evaluate", "rank 0", ranks=2)
 
     def test_values_that_are_read(self):
         self.check("item", "sync-in-loop", "cuStreamSynchronize")
+
+    def test_a_slow_dataset_in_the_main_process(self):
+        self.check("dataset", "input-bound", "it loads data")
+
+    def test_a_slow_dataset_in_workers(self):
+        self.check("workers", "input-bound", "it loads data")
+
+    def test_a_lock_that_another_thread_holds(self):
+        self.check("lock", "host-pause", "it waits for another thread: main")
+
+    def test_pythons_lock_that_another_thread_holds(self):
+        self.check("gil", "host-pause launch-bound input-bound", "waiting for Python's lock (GIL), which another thread holds in crunch")
+
+    def test_a_rank_without_a_processor_of_its_own(self):
+        self.check("starved", "host-pause cpu-starved straggler-late-launch straggler-late-input", "a CPU", "Give each rank enough cores", ranks=2, line=False,
+                   undisturbed=contextlib.nullcontext())
+
+    def test_an_optimizer_that_launches_kernel_by_kernel(self):
+        self.check("optimizer", "launch-bound", "update_by_hand")
+
+    def test_a_graph_that_is_compiled_in_each_step(self):
+        self.check("compile", "host-pause", "it compiles")
+
+    def test_a_log_file_that_blocks(self):
+        self.check("log", "host-pause", "it logs: write of ")
 
 
 if __name__ == "__main__":

@@ -305,9 +305,7 @@ void CpuStarved(const Report& report, std::vector<Finding>& out) {
                      Duration(wait.ns), OfTheStep(report, wait.ns)),
                  .evidence = std::move(evidence),
                  .advice = quota ? "Raise the CPU quota, or start fewer threads and data-loader workers."
-                                 : "Give each rank enough cores: check its affinity (taskset, Slurm's "
-                                   "--cpus-per-task), how many data-loader workers and OpenMP threads "
-                                   "(OMP_NUM_THREADS) share them, and what else runs there.",
+                                 : kGiveMoreCpus,
                  .cost_ns_per_step = wait.ns});
 }
 

@@ -43,6 +43,17 @@ bool IsStraggler(const Report& report, const Step& step) {
          });
 }
 
+// Where ranks end their steps in different places, the others wait in the next step for what the straggler did in
+// this one.
+bool IsBeforeStragglers(const Report& report, const LongStepsReport& all, const Step& step) {
+  constexpr double kLittle = 0.2;
+  const double longer_ns = step.time_ns - all.usual_ns;
+  if (IsKnown(step) && step.late_by_ns > kLittle * longer_ns) return false;
+  return std::any_of(all.steps.begin(), all.steps.end(), [&](const Step& next) {
+    return next.step == step.step + 1 && 2 * next.late_by_ns > longer_ns && IsStraggler(report, next);
+  });
+}
+
 // A hang that went by has a finding of its own.
 bool IsPastHang(const Report& report, double longer_ns) {
   constexpr double kAlike = 0.2;
@@ -99,6 +110,18 @@ std::string Who(const std::vector<Step>& steps, size_t ranks) {
   return text;
 }
 
+// "rank 0's host ", if it was late in all in which one was.
+std::string WhoseHost(const std::vector<Step>& steps, const Report& report) {
+  const Step* first = nullptr;
+  for (const Step& step : steps) {
+    if (!step.last_rank.has_value()) continue;
+    if (first != nullptr && first->last_rank != step.last_rank) return "the host ";
+    first = &step;
+  }
+  return report.ranks.size() < 2 || first == nullptr ? "the host "
+                                                     : absl::StrCat("rank ", *first->last_rank, "'s host ");
+}
+
 // What they have that the others lack, most time first.
 struct ContentWords {
   double ns = 0;
@@ -147,7 +170,9 @@ void LongSteps(const Report& report, std::vector<Finding>& out) {
   FindingSubject about;
   double longer_ns = 0;
   for (const Step& step : all.steps) {
-    if (IsStraggler(report, step) || IsPastHang(report, step.time_ns - all.usual_ns)) continue;
+    if (IsStraggler(report, step) || IsBeforeStragglers(report, all, step) ||
+        IsPastHang(report, step.time_ns - all.usual_ns))
+      continue;
     steps.push_back(step);
     about.steps.push_back(step.step);
     longer_ns += step.time_ns - all.usual_ns;
@@ -184,6 +209,10 @@ void LongSteps(const Report& report, std::vector<Finding>& out) {
                             : absl::StrCat(", and the host ", absl::StripPrefix(HostDoesWhat(*place), "it ")),
                         ". ");
     advice = place == nullptr ? most.advice : AdviceFor(*place, kDoItElsewhere);
+  } else if (told && seen != nullptr) {
+    what = absl::StrCat("Before or in ", steps.size() == 1 ? "it, " : "them, ", WhoseHost(steps, report),
+                        absl::StripPrefix(HostDoesWhat(*seen), "it "), ". ");
+    advice = AdviceFor(*seen, kDoItElsewhere);
   }
   out.push_back(
       {.statement = absl::StrFormat(

@@ -143,7 +143,8 @@ const char* HostDoesText(Straggler::HostDoes does) {
 
 // What its host does, if that explains most of the delay.
 const HostPlaceReport* HostPlaceOf(const Straggler& s) {
-  return ExplainedBy(s.host_places, s.cause_ns_per_step);
+  const double late_ns = s.persistent ? s.lost_ns_per_step : LongerWhenLate(s);
+  return ExplainedBy(s.host_places, s.cause == Cause::kUnknown ? late_ns : s.cause_ns_per_step);
 }
 
 // `per_step`: " per step", or nothing where the figures are of the steps in which it is late.
@@ -169,8 +170,11 @@ std::string CauseText(const Straggler& s, const char* per_step = " per step") {
     case Cause::kSlowCopies:
       return absl::StrFormat("Its copies take %s longer%s than the others'.", Duration(s.cause_ns_per_step),
                              per_step);
-    default:
-      return "No part of its step explains the delay.";
+    default: {
+      const HostPlaceReport* place = HostPlaceOf(s);
+      if (place == nullptr) return "No part of its step explains the delay.";
+      return absl::StrCat("It comes late to its step because of its host: ", HostDoesWhat(*place), ".");
+    }
   }
 }
 

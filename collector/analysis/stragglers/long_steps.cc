@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "collector/analysis/host_time.h"
@@ -33,7 +32,7 @@ std::optional<LongStepsReport> LongStepsOf(const model::JobModel& job) {
                                                  thresholds::kLongStepSpreadRatio *
                                                      (lengths.p50 - static_cast<double>(lengths.min)));
   double longer_ns = 0;
-  std::set<std::optional<uint32_t>> last_members;  // nullopt: none was late
+  std::vector<PacedStep> paced;
   const double longest_ns = static_cast<double>(lengths.max);
   for (const model::LongSteps::Step& step : long_steps.longest()) {
     const auto time_ns = static_cast<double>(step.total_ns);
@@ -46,7 +45,11 @@ std::optional<LongStepsReport> LongStepsOf(const model::JobModel& job) {
     LongStepsReport::Step& out = report.steps.emplace_back();
     out.step = step.step;
     out.time_ns = time_ns;
-    last_members.insert(step.late ? std::optional(step.member) : std::nullopt);
+    // Where ranks end their steps in different places, a rank is late for what it did in its last one.
+    const bool before = step.late && 2 * step.paced_ns < step.late_by_ns;
+    paced.push_back({.step = step.step,
+                     .member = step.late ? step.member : step.paced_by,
+                     .with_previous = before});
     if (!step.late) continue;
     out.late_by_ns = static_cast<double>(step.late_by_ns);
     const model::Member& last = job.members()[step.member];
@@ -76,10 +79,7 @@ std::optional<LongStepsReport> LongStepsOf(const model::JobModel& job) {
   std::vector<uint64_t> numbers;
   for (const LongStepsReport::Step& step : report.steps) numbers.push_back(step.step);
   report.pattern = StepPatternOf(numbers);
-  const bool one = last_members.size() == 1 && last_members.begin()->has_value();
-  const model::Members members =
-      one ? model::Members{job.members()[**last_members.begin()]} : job.ReportedMembers();
-  report.host_places = HostPlacesIn(job, members, numbers);
+  report.host_places = HostPlacesIn(job, paced);
   return report;
 }
 

@@ -205,10 +205,15 @@ void AddHostLoads(const std::vector<RankReport>& ranks, std::vector<Straggler>& 
 // What its host does while the others wait, of what samples and calls show.
 std::vector<HostPlaceReport> HostOf(const model::JobModel& job, const Candidates& candidates, size_t rank,
                                     const Straggler& s) {
-  if (s.cause != Straggler::Cause::kLateLaunch && s.cause != Straggler::Cause::kLateInput) return {};
+  using Cause = Straggler::Cause;
+  if (s.cause != Cause::kLateLaunch && s.cause != Cause::kLateInput && s.cause != Cause::kUnknown) return {};
   const model::Member& member = candidates.members[rank];
-  return s.persistent ? HostPlacesBeyond(member, candidates.members)
-                      : HostPlacesIn(job, {&member, 1}, s.step_numbers);
+  if (s.persistent) return HostPlacesBeyond(member, candidates.members);
+  std::vector<PacedStep> steps;
+  // If nothing in its own steps shows why it is late, it is late when it comes to them.
+  for (const uint64_t step : s.step_numbers)
+    steps.push_back({.step = step, .member = member.number, .with_previous = s.cause == Cause::kUnknown});
+  return HostPlacesIn(job, steps);
 }
 
 // Takes that slow rank out of the list, if it is there.

@@ -10,6 +10,7 @@
 // hosts counts: by how much they got further ahead of their devices, or were blocked in synchronising calls.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -144,6 +145,7 @@ class LateSteps {
     int64_t ahead_ns = 0;  // of its device, the host when the step began
 
     uint64_t exposed_ns() const { return parts[LongSteps::kExposedComm]; }
+    uint64_t own_ns() const { return total_ns - std::min(exposed_ns(), total_ns); }
 
     template <typename Archive>
     void Visit(Archive& archive) {

@@ -18,7 +18,8 @@ class LongSteps {
  public:
   static constexpr size_t kKept = 32;
 
-  // How the rank that waited least for the others spent its time; that rank determines the step's length.
+  // How the rank that determines the step's length spent its time: the one that needed most besides waiting for
+  // the others.
   enum Part : uint8_t {
     kCompute,
     kExposedComm,
@@ -37,6 +38,8 @@ class LongSteps {
     uint64_t step = 0;      // as all ranks count
     uint64_t total_ns = 0;  // median over the ranks
     Parts parts{};          // ns; kAfterCopy is part of kPause
+    uint32_t paced_by = 0;  // the member whose parts these are
+    uint64_t paced_ns = 0;  // what it needed besides waiting
     // Whether a rank was late (LateSteps); the latest one, and by how much.
     bool late = false;
     uint32_t member = 0;
@@ -44,7 +47,7 @@ class LongSteps {
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, step, total_ns, parts, late, member, late_by_ns);
+      archive.Members(this, step, total_ns, parts, paced_by, paced_ns, late, member, late_by_ns);
     }
   };
 

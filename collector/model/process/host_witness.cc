@@ -11,11 +11,12 @@ using Waits = SystemCallInfo::Waits;
 
 // What a call, or the loader of batches, waits for is its own affair, whatever other threads do.
 bool WaitsForThread(const HostSampleRecord& r, const HostFrames& frames) {
-  return r.call == 0 && SystemCallOf(r.system_call).waits == Waits::kForThread &&
+  return (r.call == 0 || r.call == kTakesLock) && SystemCallOf(r.system_call).waits == Waits::kForThread &&
          frames.Of(r.frame).task != HostTask::kLoads;
 }
 
 bool IsAtWork(const HostSampleRecord& r) {
+  if (r.call == kTakesLock) return false;
   if (r.state == v1::THREAD_STATE_RUNNING || r.state == v1::THREAD_STATE_UNINTERRUPTIBLE || r.call != 0)
     return true;
   return SystemCallOf(r.system_call).waits == Waits::kForDescriptor;
@@ -52,7 +53,11 @@ HostSample WitnessOf(std::span<const HostSampleRecord> threads, uint32_t launche
   const HostFrames::Frame& code = inner.at.function != 0 ? inner : outer;
   const bool reads = code.task == HostTask::kUnknown && SystemCallOf(works->system_call).reads;
   sample.place.task = reads ? HostTask::kLoads : code.task;
-  sample.place.call = works->call;
+  const bool takes_lock = std::any_of(threads.begin(), threads.end(),
+                                      [](const HostSampleRecord& r) { return r.call == kTakesLock; });
+  if (takes_lock && works->thread != launcher && works->thread != other && inner.at.function != 0)
+    sample.place.kind = HostPlace::Kind::kLockHeld;
+  sample.place.call = works->call == kTakesLock ? 0 : works->call;
   sample.place.system_call = works->system_call;
   sample.place.file = works->file;
   sample.place.at = code.at;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/model/process/host_witness.h"
 #include "collector/model/steps/work_roles.h"
 #include "collector/records/row_clock.h"
 #include "proto/cupti_versions.h"
@@ -136,9 +137,8 @@ absl::Status ProcessModel::ApplyHostSamples(const v1::Batch& batch) {
   status = Read<HostSampleRecord>(batch, [this](const HostSampleRecord& r) {
     totals_.host_samples += r.time_ns != totals_.last_host_sample_ns ? 1 : 0;
     totals_.last_host_sample_ns = r.time_ns;
-    // Who waits for Python's lock waits for the thread that has it.
     HostSampleRecord seen = r;
-    if (String(r.call) == "take_gil") seen.call = 0;
+    if (String(r.call) == "take_gil") seen.call = kTakesLock;
     steps_.AddSample(seen, frames_);
   });
   steps_.EndSamples(frames_);

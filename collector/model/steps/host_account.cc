@@ -17,7 +17,7 @@ std::span<const HostSample>::iterator After(std::span<const HostSample> samples,
 
 template <typename Visit>
 void HostAccount::ForEachStretch(const Stretch& whole, Visit visit) const {
-  const auto [from_ns, to_ns, silent_ns, launching] = whole;
+  const auto [from_ns, to_ns, silent_ns, launching, continuous] = whole;
   uint64_t at_ns = from_ns;
   const auto stands_for = [&](const HostSample& sample, uint64_t since_ns, uint64_t until_ns) {
     const uint64_t begin_ns = std::max(at_ns, since_ns);
@@ -30,7 +30,7 @@ void HostAccount::ForEachStretch(const Stretch& whole, Visit visit) const {
   const auto first = After(host_.samples, from_ns);
   const HostSample* last = first == host_.samples.begin() ? nullptr : &*std::prev(first);
   for (auto it = first; it != host_.samples.end(); ++it) {
-    if (launching || it->in_gap) stands_for(*it, it->since_ns, it->time_ns);
+    if (launching || it->in_gap) stands_for(*it, continuous ? at_ns : it->since_ns, it->time_ns);
     if (it->time_ns >= to_ns) break;
     last = &*it;
   }
@@ -65,13 +65,16 @@ void HostAccount::Add(IdleCause cause, uint64_t from_ns, uint64_t to_ns, uint64_
   ForEachStretch({.from_ns = from_ns,
                   .to_ns = to_ns,
                   .silent_ns = silent_ns,
-                  .launching = cause == IdleCause::kHostBound},
+                  .launching = cause == IdleCause::kHostBound || cause == IdleCause::kBetween,
+                  .continuous = cause == IdleCause::kBetween},
                  [&](uint64_t begin_ns, uint64_t end_ns, const HostSample* sample) {
                    last_ = nullptr;
                    AddStretch(cause, begin_ns, end_ns, sample);
                    if (sample == nullptr || last_ == nullptr || sample->time_ns <= counted_ns_) return;
                    counted_ns_ = sample->time_ns;
-                   ++last_->samples;
+                   ++last_->time.samples;
+                   last_->earlier += sample->time_ns <= host_.counted_ns[static_cast<size_t>(cause)] ? 1 : 0;
+                   last_->last_sample_ns = sample->time_ns;
                  });
 }
 
@@ -137,21 +140,24 @@ void HostAccount::AddCode(IdleCause cause, uint64_t ns, const HostSample& sample
     place.system_call = -1;
     place.file = 0;
   }
-  HostTime* const no_cpu = last_;
+  HostShare* const no_cpu = last_;
   Put(cause, place, ns - no_cpu_ns);
   if (2 * no_cpu_ns > ns) last_ = no_cpu;  // what the sample is counted for
 }
 
 void HostAccount::Put(IdleCause cause, const HostPlace& place, uint64_t ns) {
   last_ = &shares_[{cause, place}];
-  last_->ns += ns;
+  last_->time.ns += ns;
 }
 
 std::vector<HostShare> HostAccount::Take() {
   std::vector<HostShare> shares;
   shares.reserve(shares_.size());
-  for (const auto& [key, time] : shares_)
-    shares.push_back({.cause = key.first, .place = key.second, .time = time});
+  for (auto& [key, share] : shares_) {
+    share.cause = key.first;
+    share.place = key.second;
+    shares.push_back(share);
+  }
   shares_.clear();
   last_ = nullptr;
   return shares;

@@ -24,7 +24,7 @@ class HostAccount {
   explicit HostAccount(const HostActivity& host) : host_(host) {}
 
   // In order of time: the device was idle in [from_ns, to_ns) because of its host, which has launched nothing
-  // since `silent_ns`.
+  // since `silent_ns`. kBetween: whatever the device did, and whether or not the host launched.
   void Add(IdleCause cause, uint64_t from_ns, uint64_t to_ns, uint64_t silent_ns);
   // What samples say of the host's silence in [from_ns, to_ns).
   struct Evidence {
@@ -44,6 +44,7 @@ class HostAccount {
     uint64_t to_ns = 0;
     uint64_t silent_ns = 0;
     bool launching = false;
+    bool continuous = false;  // a sample stands for all the time since the one before it
   };
   template <typename Visit>
   void ForEachStretch(const Stretch& whole, Visit visit) const;
@@ -54,8 +55,8 @@ class HostAccount {
   void Put(IdleCause cause, const HostPlace& place, uint64_t ns);
 
   const HostActivity& host_;
-  std::map<HostPlaces::Key, HostTime> shares_;
-  HostTime* last_ = nullptr;  // that got time
+  std::map<HostPlaces::Key, HostShare> shares_;
+  HostShare* last_ = nullptr;  // that got time
   uint64_t counted_ns_ = 0;   // the time of the last sample that was counted
 };
 

@@ -1,6 +1,7 @@
 // What a process's host was seen doing, as one step's measurement needs it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -43,6 +44,8 @@ struct HostActivity {
   std::span<const HostInterval> calls = {};    // in one of the driver's rare and slow functions
   std::span<const HostSample> samples = {};
   bool loads_nothing = false;  // samples of earlier silences say so
+  // Samples up to here count in earlier steps, by cause.
+  std::array<uint64_t, kIdleCauses> counted_ns = {};
 };
 
 }  // namespace gpuprobe::model

@@ -8,7 +8,8 @@ void HostPlaces::Add(uint64_t step, std::span<const HostShare> shares) {
   for (const HostShare& share : shares) {
     Total& total = places_[{share.cause, share.place}];
     total.time.ns += share.time.ns;
-    total.time.samples += share.time.samples;
+    total.time.samples += share.time.samples - std::min(share.earlier, share.time.samples);
+    if (total.time.samples == 0 && share.time.samples > 0) total.time.samples = 1;
     ++total.steps;
     const auto place = std::partition_point(total.longest.begin(), total.longest.end(),
                                             [&](const Step& kept) { return kept.time.ns >= share.time.ns; });

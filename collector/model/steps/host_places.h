@@ -20,10 +20,11 @@
 
 namespace gpuprobe::model {
 
-// Why a device was idle until the host launched (step_timeline.h). kBlocked is none: the host was in a
-// synchronising call, while the device worked or not.
-enum class IdleCause : uint8_t { kHostBound, kInput, kSync, kMemory, kPause, kBlocked };
-inline constexpr size_t kIdleCauses = 6;
+// Why a device was idle until the host launched (step_timeline.h). Two are none: kBlocked, the host was in a
+// synchronising call, and kBetween, between this step and the one before (an evaluation), while the device
+// worked or not.
+enum class IdleCause : uint8_t { kHostBound, kInput, kSync, kMemory, kPause, kBlocked, kBetween };
+inline constexpr size_t kIdleCauses = 7;
 
 // What code does, as far as its functions' names show.
 enum class HostTask : uint8_t { kUnknown, kLoads, kSaves, kCompiles, kLogs, kEmptiesCache, kOptimizes };
@@ -46,6 +47,7 @@ struct HostPlace {
     kCode,
     kNoCpu,       // it could run, and had no processor
     kMemoryCall,  // in a call that allocates or releases memory
+    kLockHeld,    // another thread is there, and has the interpreter's lock, for which this one waits
   };
   Kind kind = Kind::kCode;
   HostTask task = HostTask::kUnknown;
@@ -62,7 +64,7 @@ struct HostPlace {
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, kind, task, call, system_call, file, at, own);
-    archive.Require(kind <= Kind::kMemoryCall && task <= HostTask::kOptimizes);
+    archive.Require(kind <= Kind::kLockHeld && task <= HostTask::kOptimizes);
   }
 };
 
@@ -81,10 +83,12 @@ struct HostShare {
   IdleCause cause = IdleCause::kHostBound;
   HostPlace place;
   HostTime time;
+  uint64_t earlier = 0;         // of these samples, those that count in an earlier step, too
+  uint64_t last_sample_ns = 0;  // when the last one of them was taken
 
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, cause, place, time);
+    archive.Members(this, cause, place, time, earlier, last_sample_ns);
     archive.Require(static_cast<size_t>(cause) < kIdleCauses);
   }
 };

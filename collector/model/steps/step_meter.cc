@@ -91,6 +91,7 @@ StepMeter::Measured StepMeter::Measure(const OpenOperations& open, const Pending
                              measured.annotated);
   MeasureParts(open, step, measured);
   CountSilences(measured.host);
+  NoteCounted(measured.host);
   NoteHostPhases(open, step, measured.phases);
   return measured;
 }
@@ -103,18 +104,37 @@ void StepMeter::CountSilences(const std::vector<HostShare>& shares) {
   }
 }
 
+void StepMeter::NoteCounted(const std::vector<HostShare>& shares) {
+  // A sample has one cause in a step, but for those that are none.
+  uint64_t idle_ns = 0;
+  for (const HostShare& share : shares) {
+    const bool is_idle = share.cause != IdleCause::kBlocked && share.cause != IdleCause::kBetween;
+    uint64_t& own_ns = is_idle ? idle_ns : counted_ns_[static_cast<size_t>(share.cause)];
+    own_ns = std::max(own_ns, share.last_sample_ns);
+  }
+  for (size_t i = 0; i < counted_ns_.size(); ++i) {
+    const auto cause = static_cast<IdleCause>(i);
+    if (cause != IdleCause::kBlocked && cause != IdleCause::kBetween)
+      counted_ns_[i] = std::max(counted_ns_[i], idle_ns);
+  }
+}
+
 void StepMeter::MeasureParts(const OpenOperations& open, const PendingStep& step, Measured& measured) const {
   const StepWindow window{.start_ns = step.start_ns,
                           .end_ns = step.end_ns,
                           .operations = open.From(step.begin),
                           .own = static_cast<size_t>(step.end - step.begin),
                           .previous_launch_ns = step.previous_launch_ns,
+                          .between_ns = step.begin > open.Begin() && !step.after_others
+                                            ? open.forgotten_until_ns()
+                                            : 0,
                           .host = {.blocked = blocked_.all(),
                                    .memory = memory_.all(),
                                    .input = input_.all(),
                                    .calls = calls_.all(),
                                    .samples = samples_,
-                                   .loads_nothing = silences_.LoadNothing()}};
+                                   .loads_nothing = silences_.LoadNothing(),
+                                   .counted_ns = counted_ns_}};
   const auto stepped = std::find_if(clock_steps_.begin(), clock_steps_.end(), [&](const ClockStep& c) {
     return c.to_ns > step.start_ns && c.from_ns < step.end_ns;
   });
@@ -160,7 +180,8 @@ void StepMeter::MeasureWithout(const ClockStep& clock_step, uint64_t gap_ns, con
                   .input = host[2],
                   .calls = host[3],
                   .samples = samples,
-                  .loads_nothing = window.host.loads_nothing};
+                  .loads_nothing = window.host.loads_nothing,
+                  .counted_ns = window.host.counted_ns};
   move(without.end_ns);
   StepRecord& record = measured.record;
   record = MeasureStep(without, measured.phases, &measured.host);

@@ -4,6 +4,7 @@
 // Where the process's clock was set forward in a step, the step is measured as if it had not been.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -99,6 +100,7 @@ class StepMeter {
     }
   };
   void CountSilences(const std::vector<HostShare>& shares);
+  void NoteCounted(const std::vector<HostShare>& shares);
   // Sets the record and what the host did.
   void MeasureParts(const OpenOperations& open, const PendingStep& step, Measured& measured) const;
   // The window as it would be without the clock step after `gap_ns`.
@@ -113,6 +115,7 @@ class StepMeter {
   HostIntervals calls_;
   std::vector<HostSample> samples_;  // by time
   Silences silences_;
+  std::array<uint64_t, kIdleCauses> counted_ns_{};  // samples up to here count in steps that were measured
   std::vector<ClockStep> clock_steps_;
   std::vector<HostPhases> host_phases_;
   PhaseRanges phase_ranges_;
@@ -120,8 +123,8 @@ class StepMeter {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, blocked_, memory_, input_, calls_, samples_, silences_, clock_steps_, host_phases_,
-                    phase_ranges_);
+    archive.Members(this, blocked_, memory_, input_, calls_, samples_, silences_, counted_ns_, clock_steps_,
+                    host_phases_, phase_ranges_);
   }
 };
 

@@ -303,8 +303,13 @@ StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phas
     blocked_account.Add(IdleCause::kBlocked, begin_ns, end_ns, blocked.start_ns);
     from_ns = end_ns;
   }
+  HostAccount between_account(window.host);
+  if (window.between_ns != 0)
+    between_account.Add(IdleCause::kBetween, window.between_ns, window.start_ns, window.between_ns);
   if (shares != nullptr) {
-    for (const HostShare& share : blocked_account.Take()) shares->push_back(share);
+    for (HostAccount* account : {&blocked_account, &between_account}) {
+      for (const HostShare& share : account->Take()) shares->push_back(share);
+    }
   }
   for (const HostInterval& call : window.host.memory)
     record.memory_calls += call.end_ns > window.start_ns && call.end_ns <= window.end_ns ? call.calls : 0;

@@ -21,6 +21,7 @@ struct StepWindow {
   std::span<const StepOperation> operations;
   size_t own = 0;
   uint64_t previous_launch_ns = 0;  // of the last operation before the step, 0 if there was none
+  uint64_t between_ns = 0;          // work that belongs to no step ran from here to the start; 0: none did
   HostActivity host;
 };
 

@@ -81,12 +81,12 @@ export interface PythonFrame {
   function: string; file: string; line: number | null;
 }
 export interface HostPlace {
-  no_cpu: boolean; task: 'unknown' | 'loads' | 'saves' | 'compiles' | 'logs' | 'empties_cache' | 'optimizes'; call: string | null;
+  no_cpu: boolean; lock_held: boolean; task: 'unknown' | 'loads' | 'saves' | 'compiles' | 'logs' | 'empties_cache' | 'optimizes'; call: string | null;
   memory_call: boolean; system_call: string | null; file: string | null; python: PythonFrame[]; ns_per_step: number; share: number; samples: number;
   of_samples: number;
 }
 export interface HostTime {
-  cause: 'host_bound' | 'input' | 'sync' | 'memory' | 'pause' | 'blocked'; ns_per_step: number; not_sampled_ns_per_step: number;
+  cause: 'host_bound' | 'input' | 'sync' | 'memory' | 'pause' | 'blocked' | 'between'; ns_per_step: number; not_sampled_ns_per_step: number;
   other_ns_per_step: number; samples: number; places: HostPlace[];
 }
 export interface Halt {

@@ -287,6 +287,27 @@ TEST(HostPauseFinding, SaysWhereTheHostIsAndHowSureThatIs) {
   EXPECT_THAT(f.advice, StartsWith("Move it out of the loop"));
 }
 
+TEST(HostPauseFinding, SaysWhoseLineItIsWhereTheHostWaitsForAnotherThread) {
+  Report r = WithPart(&StepsReport::pause_ns, 1.2e6);
+  HostPlaceReport place = PlaceOf("index", "indexer.py");
+  place.python.resize(1);
+  place.lock_held = true;
+  Sample(r, model::IdleCause::kPause, {place});
+  EXPECT_THAT(Of("host-pause", r)[0].statement,
+              HasSubstr("it is waiting for Python's lock (GIL), which another thread holds in index "
+                        "(indexer.py:162) (93 % of 400 samples)"));
+  EXPECT_THAT(Of("host-pause", r)[0].advice, HasSubstr("into a process of its own"));
+  place.lock_held = false;
+  place.system_call = "futex";
+  r.host_time[0].places = {place};
+  EXPECT_THAT(Of("host-pause", r)[0].statement,
+              HasSubstr("it waits for another thread: index (indexer.py:162)"));
+  place.task = model::HostTask::kLoads;
+  r.host_time[0].places = {place};
+  EXPECT_THAT(Of("host-pause", r)[0].statement, HasSubstr("it loads data: index (indexer.py:162)"))
+      << "what for says more";
+}
+
 TEST(HostPauseFinding, NamesNoCauseThatExplainsLessThanHalfOrThatChanceMayHaveGiven) {
   Report r = WithPart(&StepsReport::pause_ns, 1.2e6);
   Sample(r, model::IdleCause::kPause, {PlaceOf("a", "train.py", 0.4), PlaceOf("b", "train.py", 0.3)});
@@ -364,6 +385,24 @@ TEST(LongStepsFinding, SaysWhatTheHostDidInThem) {
   EXPECT_THAT(Of("long-steps", r)[0].advice, HasSubstr("async_save"));
   r.long_steps->host_places[0].ns_per_step = 5e6;  // of 25 ms
   EXPECT_THAT(Of("long-steps", r)[0].evidence, HasSubstr("nothing recorded says why"));
+}
+
+TEST(LongStepsFinding, SaysWhatALateRanksHostDidBeforeThem) {
+  Report r = Steady();
+  r.long_steps = LongStepsReport{.compared_steps = 21,
+                                 .usual_ns = 32e6,
+                                 .cost_ns = 56e6 / 21,
+                                 .steps = {{8, 60e6, 6, 28e6}, {15, 60e6, 6, 27e6}},
+                                 .content = {},
+                                 .pattern = {}};
+  HostPlaceReport place = PlaceOf("evaluate", "train.py", 0.9);
+  place.python.resize(1);
+  place.ns_per_step = 20e6;
+  r.long_steps->host_places = {place};
+  EXPECT_THAT(Of("long-steps", r)[0].evidence,
+              StartsWith("Before or in them, rank 6's host is in evaluate (train.py:162) (90 % of 400 samples). "));
+  r.long_steps->host_places[0].ns_per_step = 5e6;
+  EXPECT_THAT(Of("long-steps", r)[0].evidence, Not(HasSubstr("evaluate")));
 }
 
 TEST(HostPauseFinding, KnowsGraphsThatAreMadeAnew) {

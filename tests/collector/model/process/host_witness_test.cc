@@ -107,6 +107,21 @@ TEST_F(HostWitnessTest, AThreadThatHoldsTheInterpreterExplainsTheOneThatWaitsFor
   EXPECT_EQ(Witness().place.task, HostTask::kUnknown) << "the optimizer only waits";
 }
 
+TEST_F(HostWitnessTest, TheLineOfAThreadThatHoldsPythonsLockIsSaidToBeThatThreads) {
+  const uint32_t train = Frame("train", "train.py", 20);
+  const uint32_t busy = Frame("index", "indexer.py", 7);
+  Thread(kMainThread, v1::THREAD_STATE_SLEEPING, SYS_futex, train);
+  Thread(kOtherThread, v1::THREAD_STATE_RUNNING, -1, busy);
+  EXPECT_EQ(Witness().place.kind, HostPlace::Kind::kCode) << "which lock is not known";
+  threads_[0].call = kTakesLock;
+  EXPECT_EQ(Witness().place.kind, HostPlace::Kind::kLockHeld);
+  EXPECT_EQ(Text(Witness().place.own.function), "index");
+  threads_.pop_back();
+  EXPECT_EQ(Witness().place.kind, HostPlace::Kind::kCode) << "who holds it is not known";
+  EXPECT_EQ(Witness().place.call, 0);
+  EXPECT_EQ(Text(Witness().place.own.function), "train");
+}
+
 TEST_F(HostWitnessTest, WhereAllWaitTheLauncherExplainsItself) {
   const uint32_t train = Frame("train", "train.py", 20);
   Thread(kOtherThread, v1::THREAD_STATE_SLEEPING, SYS_ppoll, Frame("run", "server.py", 1));

@@ -66,6 +66,30 @@ TEST_F(HostAccountTest, TheLastSampleOfASilenceStandsForAsLongAgain) {
   EXPECT_TRUE(Account(23, 28, IdleCause::kPause, 21).empty()) << "the host launched since";
 }
 
+TEST_F(HostAccountTest, BetweenStepsASampleStandsForAllTheTimeSinceTheOneBefore) {
+  Sample(10, 7, HostPlaceAt(1));
+  Sample(25, 24, HostPlaceAt(1), false);
+  Sample(30, 28, HostPlaceAt(2));
+  const auto places = Account(0, 40, IdleCause::kBetween);
+  ASSERT_EQ(places.size(), 2);
+  EXPECT_EQ(places.at(HostPlaceAt(1)).ns, 25 * kMillisecond) << "launches between them are part of it";
+  EXPECT_EQ(places.at(HostPlaceAt(2)).ns, 5 * kMillisecond);
+}
+
+TEST_F(HostAccountTest, ASampleThatAnEarlierStepCountsIsSaidToBeOne) {
+  Sample(10, 0, HostPlaceAt(1));
+  Sample(20, 10, HostPlaceAt(1));
+  HostActivity host{.samples = samples_};
+  host.counted_ns[static_cast<size_t>(IdleCause::kPause)] = 10 * kMillisecond;
+  HostAccount account(host);
+  account.Add(IdleCause::kPause, 0, 20 * kMillisecond, 0);
+  const auto shares = account.Take();
+  ASSERT_EQ(shares.size(), 1);
+  EXPECT_EQ(shares[0].time.samples, 2);
+  EXPECT_EQ(shares[0].earlier, 1);
+  EXPECT_EQ(shares[0].last_sample_ns, 20 * kMillisecond);
+}
+
 TEST_F(HostAccountTest, OnlyWhatIsIdleCounts) {
   Sample(10, 0, HostPlaceAt(1));
   Sample(20, 10, HostPlaceAt(1));

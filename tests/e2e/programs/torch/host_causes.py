@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 KIND = sys.argv[1]
 ANNOTATE = "--annotate" in sys.argv
-STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else 40
+STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else {"checkpoint": 70, "evaluation": 70, "starved": 200}.get(KIND, 40)
 WIDTH, BATCH = 256, 64
 
 
@@ -86,6 +86,33 @@ def save(model):
     torch.save({"model": [p.cpu() for p in model.parameters()], "state": list(range(1_500_000))}, "checkpoint.pt")  # checkpoint
 
 
+def crunch(stop):
+    while not stop.is_set():
+        sum(range(400_000))  # gil
+
+
+class Hog:
+    """Takes half of the one processor that this process leaves itself."""
+
+    def __init__(self):
+        self.allowed = os.sched_getaffinity(0)
+        processor = min(self.allowed)
+        busy = f"import os, time\nos.sched_setaffinity(0, {{{processor}}})\nend = time.monotonic() + 60\nwhile time.monotonic() < end and os.getppid() == {os.getpid()}: pass"
+        self.process = subprocess.Popen([sys.executable, "-c", busy])
+        self.restrict({processor})
+
+    @staticmethod
+    def restrict(processors):
+        for task in os.listdir("/proc/self/task"):
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(int(task), processors)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.restrict(self.allowed)
+
+
 def hold(lock, stop):
     while not stop.is_set():
         with lock:
@@ -104,13 +131,18 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     lock, stop = threading.Lock(), threading.Event()
     holder = threading.Thread(target=hold, args=(lock, stop))
+    cruncher = threading.Thread(target=crunch, args=(stop,))
     if KIND == "lock":
         holder.start()
+    if KIND == "gil":
+        cruncher.start()
     if KIND == "garbage":
         gc.set_threshold(20_000, 2, 1)
-        kept = [Node(None) for _ in range(300_000)]
+        old = [Node(None) for _ in range(300_000)]  # noqa: F841
     log = logging.getLogger("training")
     if KIND == "log":
+        with contextlib.suppress(FileNotFoundError):
+            os.remove("log")
         os.mkfifo("log")
         reader = subprocess.Popen([sys.executable, "-c", "import time\nwith open('log', 'rb', buffering=0) as f:\n while f.read(4096): time.sleep(0.005)"])
         log.addHandler(logging.FileHandler("log"))
@@ -119,6 +151,7 @@ def main():
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # pylint: disable=protected-access
 
     large = torch.zeros(4096, 4096, device="cuda")
+    hog = Hog() if KIND == "starved" and rank == 0 else None
 
     batches = iter(loader())
     for step in range(STEPS):
@@ -146,9 +179,9 @@ def main():
             elif KIND == "garbage":
                 made = [Node(None) for _ in range(40_000)]  # garbage
                 del made
-            elif KIND == "checkpoint" and rank == 0 and step % 10 == 9:
+            elif KIND == "checkpoint" and rank == 0 and step % 20 == 19:
                 save(model)
-            elif KIND == "evaluation" and rank == 0 and step % 10 == 9:
+            elif KIND == "evaluation" and rank == 0 and step % 20 == 19:
                 evaluate(model)
             elif KIND == "item":
                 for _ in range(20):
@@ -161,8 +194,12 @@ def main():
                 log.info("%d %s", step, "x" * 40_000)  # log
     torch.cuda.synchronize()
     stop.set()
+    if hog is not None:
+        hog.end()
     if KIND == "lock":
         holder.join()
+    if KIND == "gil":
+        cruncher.join()
     if KIND == "log":
         logging.shutdown()
         reader.wait()
