@@ -502,7 +502,8 @@ bool PythonProcess::ReadStack(const PythonThread& thread, PythonStack& stack, Fi
     const bool collecting = IsCollecting(thread);
     const bool read = ReadChain(thread.state, stack.blocks_, stack.chain_);
     stack.size_ = 0;
-    if (!(read || (torn == Torn::kOuter && stack.chain_.whole)) || !ReadNames(stack, find, in, torn)) continue;
+    if (!(read || (torn == Torn::kOuter && stack.chain_.whole)) || !ReadNames(stack, find, in, torn))
+      continue;
     const bool read_again = ReadChain(thread.state, stack.blocks_, stack.again_);
     if (read && read_again && stack.unknown_ == 0 && collecting == IsCollecting(thread) && Agree(stack)) {
       stack.quality_ = stack.chain_.cut ? StackQuality::kOuterMissing : StackQuality::kWhole;
@@ -521,8 +522,8 @@ bool PythonProcess::ReadStack(const PythonThread& thread, PythonStack& stack, Fi
 
 void PythonProcess::ReadStopped(const PythonThread& thread, uint64_t until_ns, PythonStack& stack) {
   until_ns_ = until_ns;
-  const bool read =
-      ReadChain(thread.state, stack.blocks_, stack.chain_) && ReadNames(stack, nullptr, nullptr, Torn::kNothing);
+  const bool read = ReadChain(thread.state, stack.blocks_, stack.chain_) &&
+                    ReadNames(stack, nullptr, nullptr, Torn::kNothing);
   until_ns_ = UINT64_MAX;
   if (!read) stack.size_ = 0;
   stack.quality_ = !read              ? StackQuality::kTorn

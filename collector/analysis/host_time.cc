@@ -88,7 +88,8 @@ class Line {
   double ns() const { return ns_; }
 
   HostPlaceReport Report(const LineKey& key, double steps) const {
-    HostPlaceReport out{.no_cpu = key.no_cpu, .lock_held = key.lock_held, .ns_per_step = ns_ / steps, .samples = samples_};
+    HostPlaceReport out{
+        .no_cpu = key.no_cpu, .lock_held = key.lock_held, .ns_per_step = ns_ / steps, .samples = samples_};
     if (key.no_cpu) return out;
     if (const auto call = call_.Most()) std::tie(out.memory_call, out.call) = *call;
     if (const auto file = file_.Most()) std::tie(out.system_call, out.file) = *file;
@@ -256,16 +257,14 @@ std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<
     for (const auto& [key, total] : member.steps().host_places().places()) {
       if (key.first == IdleCause::kBlocked) continue;
       for (const HostPlaces::Step& step : total.longest) {
-        const uint64_t at =
-            step.index +
-            static_cast<uint64_t>(job.comparison().alignment().Behind(member.number, step.index));
+        const uint64_t at = step.index + static_cast<uint64_t>(
+                                             job.comparison().alignment().Behind(member.number, step.index));
         if (!wanted.contains({number, at})) continue;
         lines.Add(*member.process, key.second, static_cast<double>(step.time.ns), step.time.samples);
       }
     }
   }
-  std::vector<HostPlaceReport> places =
-      lines.Report(static_cast<double>(std::max<size_t>(steps.size(), 1)));
+  std::vector<HostPlaceReport> places = lines.Report(static_cast<double>(std::max<size_t>(steps.size(), 1)));
   if (places.size() > kMostPlaces) places.resize(kMostPlaces);
   return places;
 }
@@ -340,7 +339,7 @@ const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places, s
   for (const HostPlaceReport& place : places) {
     const double share = place.no_cpu ? place.share : place.share / std::max(1 - no_cpu, 1e-9);
     if (share < kMost || (place.no_cpu != (no_cpu >= kMost)) || !IsNamed(place)) continue;
-    if (place.samples > 0 && place.of_samples < kFewest) return nullptr;
+    if (place.samples > 0 && (place.of_samples < kFewest || place.samples < 2)) return nullptr;
     const double explained_ns = place.ns_per_step / (place.no_cpu ? 1 : std::max(1 - no_cpu, 1e-9));
     const double needed = place.of_samples >= kMany ? kLeast : kMost;
     return !ns.has_value() || explained_ns >= needed * *ns ? &place : nullptr;
@@ -412,7 +411,8 @@ std::string HostDoesWhat(const HostPlaceReport& place) {
 std::string AdviceFor(const HostPlaceReport& place, const std::string& other) {
   if (place.no_cpu) return kGiveMoreCpus;
   if (place.lock_held)
-    return "Only one thread of a process runs Python at a time: move the other thread's work into a process of "
+    return "Only one thread of a process runs Python at a time: move the other thread's work into a process "
+           "of "
            "its own, or into code that releases the lock.";
   if (WaitsForThread(place))
     return "See what the other thread does meanwhile (gpuprobe stacks PID), and hold locks for less time.";

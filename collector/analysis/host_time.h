@@ -23,7 +23,8 @@ inline constexpr char kDoItElsewhere[] =
 
 // For hosts that wait for a CPU.
 inline constexpr char kGiveMoreCpus[] =
-    "Give each rank enough cores: check its affinity (taskset, Slurm's --cpus-per-task), how many data-loader "
+    "Give each rank enough cores: check its affinity (taskset, Slurm's --cpus-per-task), how many "
+    "data-loader "
     "workers and OpenMP threads (OMP_NUM_THREADS) share them, and what else runs there.";
 
 // By cause; of those for which something is known.
@@ -45,9 +46,9 @@ std::vector<HostPlaceReport> HostPlacesBeyond(const model::Member& member,
 
 // nullptr: nothing is known for this cause.
 const HostTimeReport* HostTimeOf(const std::vector<HostTimeReport>& all, model::IdleCause cause);
-// The place that explains half of `ns` or more, or of as many samples, and is no chance; nullptr: none does. Time without a CPU
-// counts only if it is half of all. nullopt: whatever it explains of it, because samples were taken where
-// they could be.
+// The place that explains half of `ns` or more, or of as many samples, and is no chance; nullptr: none does.
+// Time without a CPU counts only if it is half of all. nullopt: whatever it explains of it, because samples
+// were taken where they could be.
 const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places,
                                    std::optional<double> ns = std::nullopt);
 // What to do about what a place shows; `other`: where its names show nothing in particular.

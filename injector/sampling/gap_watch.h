@@ -1,9 +1,9 @@
 // Decides when the threads of the process are worth a sample, by when the process launched last.
 //
 // A look comes every 10 ms at most, with a jitter, so that it does not beat with the program's steps. If the
-// process has launched nothing for 1 ms, it is in a gap, and each look is a sample; otherwise one look in four
-// is. Example: launches end at 0 ms, looks come at 4, 13 and 25 ms, and launches go on at 30 ms. The three
-// samples stand for 4, 9 and 12 ms of the gap; what follows the last one is in none.
+// process has launched nothing for 1 ms, it is in a gap, and each look is a sample; otherwise one look in
+// four is. Example: launches end at 0 ms, looks come at 4, 13 and 25 ms, and launches go on at 30 ms. The
+// three samples stand for 4, 9 and 12 ms of the gap; what follows the last one is in none.
 //
 // A process that has not launched for a minute is looked at once a second, and after ten minutes, as before
 // its first launch, not at all. Thread: the probe's own. Allocation: none. Pure: tests feed it any clock.

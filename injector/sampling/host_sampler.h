@@ -78,7 +78,7 @@ class HostSampler {
   bool AddTarget(ThreadState* thread, Target* targets, size_t* count) const noexcept;
   void FindPython(Target* targets, size_t count, uint64_t monotonic_ns) noexcept;
   struct Seen {
-    bool waits = false;  // for another thread, as far as is known
+    bool waits = false;     // for another thread, as far as is known
     bool has_line = false;  // in Python code, or no thread has one
     uint64_t lock_holder =
         0;  // the state of the thread that has the interpreter's lock, if it waits for that

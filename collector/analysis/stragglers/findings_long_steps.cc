@@ -43,8 +43,8 @@ bool IsStraggler(const Report& report, const Step& step) {
          });
 }
 
-// Where ranks end their steps in different places, the others wait in the next step for what the straggler did in
-// this one.
+// Where ranks end their steps in different places, the others wait in the next step for what the straggler
+// did in this one.
 bool IsBeforeStragglers(const Report& report, const LongStepsReport& all, const Step& step) {
   constexpr double kLittle = 0.2;
   const double longer_ns = step.time_ns - all.usual_ns;

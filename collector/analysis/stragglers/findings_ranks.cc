@@ -184,7 +184,7 @@ std::string Advice(const Straggler& s) {
   std::string host = HostLoadAdvice(s.load, &s.usual_load, s.Name());
   // Slow kernels and more of them have causes of their own.
   if (!host.empty() && s.cause != Cause::kSlowKernels && s.cause != Cause::kMoreWork) return host;
-  if (const HostPlaceReport* place = HostPlaceOf(s); place != nullptr && !place->no_cpu)
+  if (const HostPlaceReport* place = HostPlaceOf(s); place != nullptr)
     return AdviceFor(*place,
                      absl::StrCat("Only ", s.Name(), " does it, and the others wait. ", kDoItElsewhere));
   switch (s.cause) {

@@ -47,9 +47,8 @@ std::optional<LongStepsReport> LongStepsOf(const model::JobModel& job) {
     out.time_ns = time_ns;
     // Where ranks end their steps in different places, a rank is late for what it did in its last one.
     const bool before = step.late && 2 * step.paced_ns < step.late_by_ns;
-    paced.push_back({.step = step.step,
-                     .member = step.late ? step.member : step.paced_by,
-                     .with_previous = before});
+    paced.push_back(
+        {.step = step.step, .member = step.late ? step.member : step.paced_by, .with_previous = before});
     if (!step.late) continue;
     out.late_by_ns = static_cast<double>(step.late_by_ns);
     const model::Member& last = job.members()[step.member];

@@ -102,9 +102,8 @@ uint64_t LateSteps::MedianLength(const std::vector<Told>& told) {
 void LateSteps::Close(Steps::const_iterator step, Summary& summary) const {
   const std::vector<Told>& told = step->second;
   if (static_cast<double>(told.size()) < kLeastRanks * static_cast<double>(most_told_)) return;
-  const auto paces = std::max_element(told.begin(), told.end(), [](const Told& a, const Told& b) {
-    return a.own_ns() < b.own_ns();
-  });
+  const auto paces = std::max_element(told.begin(), told.end(),
+                                      [](const Told& a, const Told& b) { return a.own_ns() < b.own_ns(); });
   LongSteps::Step length{.step = step->first,
                          .total_ns = MedianLength(told),
                          .parts = paces->parts,
@@ -199,10 +198,9 @@ LateSteps::Summary LateSteps::Summarize() const {
 bool LateSteps::IsOf(size_t members) const {
   const auto& longest = closed_.long_steps.longest();
   return closed_.ranks.size() <= members &&
-         std::all_of(longest.begin(), longest.end(),
-                     [&](const LongSteps::Step& step) {
-                       return step.member < members && step.paced_by < members;
-                     }) &&
+         std::all_of(
+             longest.begin(), longest.end(),
+             [&](const LongSteps::Step& step) { return step.member < members && step.paced_by < members; }) &&
          std::all_of(open_.begin(), open_.end(), [&](const auto& step) {
            return std::all_of(step.second.begin(), step.second.end(),
                               [&](const Told& told) { return told.member < members; });

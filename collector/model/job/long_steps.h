@@ -18,8 +18,8 @@ class LongSteps {
  public:
   static constexpr size_t kKept = 32;
 
-  // How the rank that determines the step's length spent its time: the one that needed most besides waiting for
-  // the others.
+  // How the rank that determines the step's length spent its time: the one that needed most besides waiting
+  // for the others.
   enum Part : uint8_t {
     kCompute,
     kExposedComm,

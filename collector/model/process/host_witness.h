@@ -2,8 +2,8 @@
 //
 // It is the thread that launches, unless that waits for another thread (in a lock, a queue, a join) that is
 // itself at work. Example: backward() waits in the main thread while autograd's thread allocates memory: the
-// call is that thread's, the line train.py:20 the main thread's. If it waits for the interpreter's lock, all of
-// the place is the thread's that has it, and says so (kLockHeld).
+// call is that thread's, the line train.py:20 the main thread's. If it waits for the interpreter's lock, all
+// of the place is the thread's that has it, and says so (kLockHeld).
 #pragma once
 
 #include <cstdint>

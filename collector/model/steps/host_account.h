@@ -57,7 +57,7 @@ class HostAccount {
   const HostActivity& host_;
   std::map<HostPlaces::Key, HostShare> shares_;
   HostShare* last_ = nullptr;  // that got time
-  uint64_t counted_ns_ = 0;   // the time of the last sample that was counted
+  uint64_t counted_ns_ = 0;    // the time of the last sample that was counted
 };
 
 }  // namespace gpuprobe::model

@@ -120,21 +120,20 @@ void StepMeter::NoteCounted(const std::vector<HostShare>& shares) {
 }
 
 void StepMeter::MeasureParts(const OpenOperations& open, const PendingStep& step, Measured& measured) const {
-  const StepWindow window{.start_ns = step.start_ns,
-                          .end_ns = step.end_ns,
-                          .operations = open.From(step.begin),
-                          .own = static_cast<size_t>(step.end - step.begin),
-                          .previous_launch_ns = step.previous_launch_ns,
-                          .between_ns = step.begin > open.Begin() && !step.after_others
-                                            ? open.forgotten_until_ns()
-                                            : 0,
-                          .host = {.blocked = blocked_.all(),
-                                   .memory = memory_.all(),
-                                   .input = input_.all(),
-                                   .calls = calls_.all(),
-                                   .samples = samples_,
-                                   .loads_nothing = silences_.LoadNothing(),
-                                   .counted_ns = counted_ns_}};
+  const StepWindow window{
+      .start_ns = step.start_ns,
+      .end_ns = step.end_ns,
+      .operations = open.From(step.begin),
+      .own = static_cast<size_t>(step.end - step.begin),
+      .previous_launch_ns = step.previous_launch_ns,
+      .between_ns = step.begin > open.Begin() && !step.after_others ? open.forgotten_until_ns() : 0,
+      .host = {.blocked = blocked_.all(),
+               .memory = memory_.all(),
+               .input = input_.all(),
+               .calls = calls_.all(),
+               .samples = samples_,
+               .loads_nothing = silences_.LoadNothing(),
+               .counted_ns = counted_ns_}};
   const auto stepped = std::find_if(clock_steps_.begin(), clock_steps_.end(), [&](const ClockStep& c) {
     return c.to_ns > step.start_ns && c.from_ns < step.end_ns;
   });

@@ -399,8 +399,9 @@ TEST(LongStepsFinding, SaysWhatALateRanksHostDidBeforeThem) {
   place.python.resize(1);
   place.ns_per_step = 20e6;
   r.long_steps->host_places = {place};
-  EXPECT_THAT(Of("long-steps", r)[0].evidence,
-              StartsWith("Before or in them, rank 6's host is in evaluate (train.py:162) (90 % of 400 samples). "));
+  EXPECT_THAT(
+      Of("long-steps", r)[0].evidence,
+      StartsWith("Before or in them, rank 6's host is in evaluate (train.py:162) (90 % of 400 samples). "));
   r.long_steps->host_places[0].ns_per_step = 5e6;
   EXPECT_THAT(Of("long-steps", r)[0].evidence, Not(HasSubstr("evaluate")));
 }

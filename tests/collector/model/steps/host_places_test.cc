@@ -52,7 +52,8 @@ TEST(HostPlacesTest, ASampleOfSeveralStepsCountsOnceInAll) {
   share.earlier = 1;
   places.Add(1, std::vector{share});
   EXPECT_EQ(places.places().begin()->second.time.samples, 5);
-  EXPECT_EQ(places.places().begin()->second.longest[1].time.samples, 3) << "a step's own evidence is all of them";
+  EXPECT_EQ(places.places().begin()->second.longest[1].time.samples, 3)
+      << "a step's own evidence is all of them";
   HostShare other = ShareOf(2, 100);
   other.earlier = other.time.samples;
   places.Add(2, std::vector{other});
