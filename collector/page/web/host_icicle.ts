@@ -16,7 +16,7 @@ const kCauses: Partial<Record<PictureName, HostTime['cause'][]>> = {
   idle_input: ['input'], idle_launch: ['host_bound'], idle_sync: ['sync', 'blocked'], idle_memory: ['memory'], idle_pause: ['pause']};
 const kCauseWords: Record<HostTime['cause'], string> = {
   host_bound: 'idle because the host launches late', input: 'idle while the host loads', sync: 'idle after the host waited for the GPU',
-  memory: 'idle while the host calls the allocator', pause: 'idle in pauses of the host', blocked: 'the host waits for the GPU'};
+  memory: 'idle while the host calls the allocator', pause: 'idle in pauses of the host', blocked: 'the host waits for the GPU', between: 'between two steps'};
 
 function frameWords(frame: PythonFrame): string {
   return `${frame.function} (${shortFile(frame.file)}${frame.line === null ? '' : `:${frame.line}`})`;
