@@ -62,9 +62,9 @@ absl::Status WhyNotLive(const std::string& directory) {
   const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
   if (!run.ok()) return run.status();
   if (!run->hosts.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(directory, " has the runs of ", run->hosts.size(), " hosts; name one, such as ", directory,
-                     "/", run->hosts.front()));
+    return absl::FailedPreconditionError(absl::StrCat(directory, " has the runs of ", run->hosts.size(),
+                                                      " hosts; name one, such as ", directory, "/",
+                                                      run->hosts.front()));
   }
   std::error_code error;
   const fs::file_time_type written = fs::last_write_time(fs::path(directory) / recording::kLiveFile, error);

@@ -161,8 +161,9 @@ int PrintReport(recording::Recorder& recorder, recording::LivePage& page,
   if (!options.quiet && !is_alone) log::SayForPeople(text);
   page.Conclude(recorder, report);
   if (!options.quiet && !options.out_of_all_hosts.empty())
-    log::SayForPeople(absl::StrCat("gpuprobe: this host's part of the job; once all hosts are done: gpuprobe report ",
-                                   options.out_of_all_hosts, "\n"));
+    log::SayForPeople(
+        absl::StrCat("gpuprobe: this host's part of the job; once all hosts are done: gpuprobe report ",
+                     options.out_of_all_hosts, "\n"));
   if (written.ok()) return kDone;
   return Fail(kRun, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
 }
@@ -297,7 +298,8 @@ int RunMain(const Arguments& arguments) {
   if (command.empty()) {
     return Fail(kRun, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
   }
-  if (!options.out.empty() && SpansHosts(command, [](const char* name) -> const char* { return std::getenv(name); })) {
+  if (!options.out.empty() &&
+      SpansHosts(command, [](const char* name) -> const char* { return std::getenv(name); })) {
     options.out_of_all_hosts = options.out;
     options.out = FolderOfThisHost(options.out);
   }

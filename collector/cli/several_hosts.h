@@ -1,5 +1,5 @@
-// Whether a job spans hosts, by its launcher: then each host records into a folder of its own below --out, and
-// what is there is reported as one run. Nobody waits for anybody: hosts may start and end at any time.
+// Whether a job spans hosts, by its launcher: then each host records into a folder of its own below --out,
+// and what is there is reported as one run. Nobody waits for anybody: hosts may start and end at any time.
 //
 //   gpuprobe run --out /shared/run-7 -- torchrun --nnodes 2 ...      on n1 and on n2
 //     /shared/run-7/n1/rank-0.gpr ...   /shared/run-7/n2/rank-8.gpr ...

@@ -80,9 +80,11 @@ absl::Status AddHosts(const std::string& path, std::vector<std::string> folders,
     RunFiles of_host = Sort(at, *names);
     if (of_host.segments.empty()) continue;
     if (of_host.FirstGeneration() > 1) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          at, " has dropped records to stay within --keep, so that it cannot be reported together with the others in ",
-          path, ": report it alone, or record with a larger --keep"));
+      return absl::FailedPreconditionError(absl::StrCat(at,
+                                                        " has dropped records to stay within --keep, so that "
+                                                        "it cannot be reported together with the others in ",
+                                                        path,
+                                                        ": report it alone, or record with a larger --keep"));
     }
     files.hosts.push_back(folder);
     for (Segment& segment : of_host.segments) {

@@ -26,7 +26,8 @@ RunSettings ReadRunSettings(const std::string& directory) {
   RunSettings settings;
   // The hosts of one job were given the same ones.
   const absl::StatusOr<RunFiles> files = ListRun(directory);
-  const std::string folder = files.ok() && !files->hosts.empty() ? absl::StrCat("/", files->hosts.front()) : "";
+  const std::string folder =
+      files.ok() && !files->hosts.empty() ? absl::StrCat("/", files->hosts.front()) : "";
   const absl::StatusOr<std::unique_ptr<MappedFile>> mapped =
       MappedFile::Open(absl::StrCat(directory, folder, "/", kFile));
   if (!mapped.ok()) return settings;

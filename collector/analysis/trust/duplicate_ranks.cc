@@ -22,9 +22,8 @@ uint64_t LastReportNs(const ProcessModel& process) {
 // Those that were there while another was. One that has reported nothing was not.
 std::vector<const ProcessModel*> Coinciding(std::vector<const ProcessModel*> processes) {
   std::erase_if(processes, [](const ProcessModel* p) { return LastReportNs(*p) < JoinedNs(*p); });
-  std::stable_sort(processes.begin(), processes.end(), [](const ProcessModel* a, const ProcessModel* b) {
-    return JoinedNs(*a) < JoinedNs(*b);
-  });
+  std::stable_sort(processes.begin(), processes.end(),
+                   [](const ProcessModel* a, const ProcessModel* b) { return JoinedNs(*a) < JoinedNs(*b); });
   std::vector<const ProcessModel*> found;
   uint64_t until_ns = 0;  // of those before
   for (size_t i = 0; i < processes.size(); ++i) {

@@ -19,7 +19,8 @@ namespace {
 
 // The guest's function, and whether it may be called.
 constinit std::atomic<CUpti_TimestampCallbackFunc> clock_of_guest{nullptr};
-constinit std::atomic<CUpti_TimestampCallbackFunc> given_before{nullptr};  // the one that CUPTI last got as ours
+constinit std::atomic<CUpti_TimestampCallbackFunc> given_before{
+    nullptr};  // the one that CUPTI last got as ours
 constinit std::atomic<bool> runs{false};
 constinit std::atomic<bool> with_cupti{false};  // CUPTI calls our Clock, for good
 constinit std::atomic<bool> due{false};         // pass it to CUPTI once the guest records

@@ -9,7 +9,8 @@
 namespace gpuprobe::cli {
 namespace {
 
-bool Spans(const std::vector<std::string>& command, const std::map<std::string, std::string>& variables = {}) {
+bool Spans(const std::vector<std::string>& command,
+           const std::map<std::string, std::string>& variables = {}) {
   return SpansHosts(command, [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();

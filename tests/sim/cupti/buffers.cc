@@ -24,7 +24,8 @@ thread_local bool inside_completion = false;
 void ZeroIfKernel(uint8_t* record) {
   const auto kind = reinterpret_cast<const CUpti_Activity*>(record)->kind;
   if (kind != CUPTI_ACTIVITY_KIND_KERNEL && kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) return;
-  auto* const kernel = reinterpret_cast<CUpti_ActivityKernel4*>(record);  // later layouts have them there, too
+  auto* const kernel =
+      reinterpret_cast<CUpti_ActivityKernel4*>(record);  // later layouts have them there, too
   kernel->start = kernel->end = 0;
 }
 

@@ -34,8 +34,8 @@ CUptiResult RecordClock::Register(CUpti_TimestampCallbackFunc function) {
   return CUPTI_SUCCESS;
 }
 
-// [observed] H100, CUPTI 13.0.1: records are CLOCK_REALTIME until a timestamp callback is registered, and have
-// its times from then on.
+// [observed] H100, CUPTI 13.0.1: records are CLOCK_REALTIME until a timestamp callback is registered, and
+// have its times from then on.
 uint64_t RecordClock::Stamp(uint64_t real_ns) {
   const std::scoped_lock lock(mutex_);
   if (clock_ == nullptr || real_ns == 0) return real_ns;
