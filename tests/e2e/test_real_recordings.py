@@ -115,7 +115,7 @@ class RealRecordings(harness.EndToEndTest):
         """Programs whose host keeps the GPU waiting: the first finding names the line that does. The lines are of the day of the recordings."""
         for kind, line, words in (("dataset", 46, "it loads data: Samples.__getitem__ "), ("workers", 127, "it loads data: read of socket"),
                                   ("garbage", 58, "<garbage collection> (<CPython>), called from Node.__init__ "), ("item", 156, "it is in cuStreamSynchronize, called from main "),
-                                  ("lock", 158, "it is in main "), ("log", 161, "it logs: write of /tmp/hc/log"), ("compile", 132, "it compiles: main ")):
+                                  ("lock", 158, "it waits for another thread: main "), ("log", 161, "it logs: write of /tmp/hc/log"), ("compile", 132, "it compiles: main ")):
             with self.subTest(kind):
                 report, _ = self.replay("host_causes_" + kind)
                 statement = report["findings"][0]["statement"]

@@ -9,10 +9,12 @@ namespace {
 
 using Waits = SystemCallInfo::Waits;
 
-// What a call, or the loader of batches, waits for is its own affair, whatever other threads do.
+// What a call, or the loader of batches, waits for is its own affair, whatever other threads do. The lock of
+// the interpreter is everybody's.
 bool WaitsForThread(const HostSampleRecord& r, const HostFrames& frames) {
-  return (r.call == 0 || r.call == kTakesLock) && SystemCallOf(r.system_call).waits == Waits::kForThread &&
-         frames.Of(r.frame).task != HostTask::kLoads;
+  const bool own_affair =
+      r.call != kTakesLock && (r.call != 0 || frames.Of(r.frame).task == HostTask::kLoads);
+  return !own_affair && SystemCallOf(r.system_call).waits == Waits::kForThread;
 }
 
 bool IsAtWork(const HostSampleRecord& r) {

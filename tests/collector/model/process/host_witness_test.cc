@@ -122,6 +122,15 @@ TEST_F(HostWitnessTest, TheLineOfAThreadThatHoldsPythonsLockIsSaidToBeThatThread
   EXPECT_EQ(Text(Witness().place.own.function), "train");
 }
 
+TEST_F(HostWitnessTest, ALoaderThatWaitsForPythonsLockIsNoLoading) {
+  Thread(kMainThread, v1::THREAD_STATE_SLEEPING, SYS_futex, Frame("Samples.__getitem__", "data.py", 5));
+  Thread(kOtherThread, v1::THREAD_STATE_RUNNING, -1, Frame("index", "indexer.py", 7));
+  EXPECT_EQ(Witness().place.task, HostTask::kLoads) << "its own lock";
+  threads_[0].call = kTakesLock;
+  EXPECT_EQ(Witness().place.kind, HostPlace::Kind::kLockHeld);
+  EXPECT_EQ(Text(Witness().place.own.function), "index");
+}
+
 TEST_F(HostWitnessTest, WhereAllWaitTheLauncherExplainsItself) {
   const uint32_t train = Frame("train", "train.py", 20);
   Thread(kOtherThread, v1::THREAD_STATE_SLEEPING, SYS_ppoll, Frame("run", "server.py", 1));
