@@ -18,7 +18,6 @@ NOT_RUN = {
     "xdg-open": "needs a desktop", "pip install": "e2e.packages installs it", "apt install": "e2e.packages installs it", "scripts/install-deps.sh": "installs packages",
     "cmake": "e2e.install installs the build; the rest made it", "export": "sets a variable for the reader's shell",
     "gpuprobe stacks": "shows a job that runs: e2e.stacks, e2e.native_stacks", "gpuprobe top": "shows a job that runs: e2e.live, e2e.frozen", "gpuprobe collect": "runs until it is stopped: e2e.node_collector",
-    "gpuprobe report DIR": "DIR stands for a directory of the reader's",
 }
 SETTINGS = r"(?:[A-Z][A-Z0-9_]*=\S+ )*"
 

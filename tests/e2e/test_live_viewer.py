@@ -161,11 +161,13 @@ class LiveViewer(harness.EndToEndTest):
         behind = sorted(page.evaluate("window.behind"))
         print(f"the last event on the page happened {behind[0]:.2f} s to {behind[-1]:.2f} s before it was shown, median {behind[len(behind) // 2]:.2f} s")
         self.assertLess(behind[len(behind) // 2], FOLLOWS_S)
+        self.assertEqual(self.troubles, [])
         self.end(collector, job)
         self.await_true(page, "document.querySelector('#live').textContent === 'The run is over'", "end")
         final = harness.read_report(collector.out)
         self.assertGreater(browser.compare_numbers(self, page.evaluate(browser.SHOWN_NUMBERS), final), 60)
-        self.assertEqual(self.troubles, [])
+        # The server goes while the page may be asking it.
+        self.assertEqual([trouble for trouble in self.troubles if not re.search(r"net::ERR_CONNECTION_|Failed to fetch", trouble)], [])
 
 
 if __name__ == "__main__":
