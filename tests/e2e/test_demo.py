@@ -198,7 +198,8 @@ class Demo(harness.EndToEndTest):
 
     def check_bandwidth(self, screen):
         size, unit, algorithm, bus = self.row(screen[screen.index("\n collective "):], r"AllReduce +[0-9a-f]{8} +4 +[\d,]+ +([\d.]+) (MiB) .*? ([\d.]+) GB/s +([\d.]+) GB/s")
-        mean = fmean(end - start for call in self.figures.meetings() for start, end in call.values())
+        measured = self.figures.meetings()[1:]  # without each rank's first call
+        mean = fmean(end - start for call in measured for start, end in call.values())
         true = float(size) * BYTES[unit] / mean
         self.near(float(algorithm), true, share=0.01, least=0.01)
         self.near(float(bus), true * 2 * 3 / 4, share=0.01, least=0.01)
