@@ -158,12 +158,14 @@ int PrintReport(recording::Recorder& recorder, recording::LivePage& page,
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
   const std::string text =
       options.json ? render::JsonReportFiles(report).report : render::TextReport(report, file, layout);
-  if (!options.quiet && !is_alone) log::SayForPeople(text);
+  if (!options.quiet && !is_alone) {
+    log::SayForPeople(text);
+    if (!options.json && written.ok() && !options.out_of_all_hosts.empty())
+      log::SayForPeople(
+          absl::StrCat("gpuprobe: this host's part of the job; once all hosts are done: gpuprobe report ",
+                       options.out_of_all_hosts, "\n"));
+  }
   page.Conclude(recorder, report);
-  if (!options.quiet && !options.out_of_all_hosts.empty())
-    log::SayForPeople(
-        absl::StrCat("gpuprobe: this host's part of the job; once all hosts are done: gpuprobe report ",
-                     options.out_of_all_hosts, "\n"));
   if (written.ok()) return kDone;
   return Fail(kRun, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
 }

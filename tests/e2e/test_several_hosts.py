@@ -61,6 +61,10 @@ class SeveralHosts(harness.EndToEndTest):
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn(f"{self.out} has the runs of 2 hosts; name one, such as {self.out}/n1\n", refused.stderr.decode())
 
+    def test_json_stays_json(self):
+        for program in self.record(options=("--json",)).values():
+            self.assertEqual(len(json.loads(program.stderr)["ranks"]), 2)
+
     def test_what_is_there_is_reported_while_a_host_is_missing(self):
         self.record()
         shutil.rmtree(os.path.join(self.out, "n2"))

@@ -173,6 +173,7 @@ void EndClock() noexcept {
   StopClock();
   due.store(false, std::memory_order_relaxed);
   clock_of_guest.store(nullptr);
+  given_before.store(nullptr, std::memory_order_relaxed);  // CUPTI may have been finalized
 }
 
 }  // namespace guest
