@@ -170,7 +170,8 @@ Table CollectivesTable(const analysis::Report& report) {
     notes.emplace_back(
         peak ? "transfer / wait: mean per call after the warm-up; of peak: bus bandwidth of the transfers, "
                "excluding waits; bandwidths leave out each rank's first call"
-             : "transfer / wait: mean per call after the warm-up; bandwidths leave out each rank's first call");
+             : "transfer / wait: mean per call after the warm-up; bandwidths leave out each rank's first "
+               "call");
   if (unheard)
     notes.emplace_back("ranks: recorded/all; where some are missing, transfers include waiting for them");
   if (fused)
