@@ -48,6 +48,7 @@ CUptiResult CUPTIAPI Finalize() {
   const CUptiResult result = ours ? CUPTI_SUCCESS : bound.Finalize();
   if (InForkedChild()) return result;
   guest::EndClock();
+  if (!ours) guest::ForgetGivenClock();
   if (ours) guest::DisableAll();
   guest::NoteAllDisabled();
   guest::EndSubscription();

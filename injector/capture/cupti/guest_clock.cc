@@ -173,8 +173,9 @@ void EndClock() noexcept {
   StopClock();
   due.store(false, std::memory_order_relaxed);
   clock_of_guest.store(nullptr);
-  given_before.store(nullptr, std::memory_order_relaxed);  // CUPTI may have been finalized
 }
+
+void ForgetGivenClock() noexcept { given_before.store(nullptr, std::memory_order_relaxed); }
 
 }  // namespace guest
 

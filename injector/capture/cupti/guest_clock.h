@@ -36,6 +36,8 @@ void StartClock() noexcept;
 void StopClock() noexcept;
 // The same, for good.
 void EndClock() noexcept;
+// CUPTI itself was finalized: it has no clock of ours.
+void ForgetGivenClock() noexcept;
 
 // The current time of the clock that CUPTI stamps records with.
 uint64_t RecordTime() noexcept;
