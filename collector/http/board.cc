@@ -16,6 +16,7 @@ void Board::Put(std::shared_ptr<const Moment> moment) {
 void Board::Put(std::shared_ptr<const Documents> documents) {
   {
     const std::lock_guard lock(mutex_);
+    if (documents_ != nullptr && documents->version < documents_->version) return;
     documents_.swap(documents);
   }
   changed_.notify_all();

@@ -39,7 +39,7 @@ class Board {
 
   // -- of the collector's thread
   void Put(std::shared_ptr<const Moment> moment);
-  // Also of the thread that makes documents.
+  // Also of the thread that makes documents. Ignores documents that are older than those there are.
   void Put(std::shared_ptr<const Documents> documents);
   // The run is over, or was from the start; the last snapshots stay.
   void End();

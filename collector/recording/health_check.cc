@@ -39,14 +39,27 @@ uint64_t StepsSeen(const model::JobModel& job) {
   return least == UINT64_MAX ? 0 : least;
 }
 
+// Each rank counts alike, however many of its records have come.
 std::string Overview(const analysis::Report& report) {
-  const analysis::StepsReport& s = *report.steps;
-  const auto share = [&](const model::Summary& part) {
-    return analysis::Percent(s.time_ns.mean > 0 ? part.mean / s.time_ns.mean : 0);
+  analysis::StepMeans sums;
+  double ranks = 0;
+  for (const analysis::RankReport& rank : report.ranks) {
+    const analysis::StepMeans& means = rank.step_means;
+    if (means.steps == 0) continue;
+    ranks += 1;
+    sums.total_ns += means.total_ns;
+    sums.compute_ns += means.compute_ns;
+    sums.exposed_comm_ns += means.exposed_comm_ns;
+    sums.copy_ns += means.copy_ns;
+    sums.idle_ns += means.idle_ns;
+  }
+  if (ranks == 0) return "no steps";
+  const auto share = [&](double part) {
+    return analysis::Percent(sums.total_ns > 0 ? part / sums.total_ns : 0);
   };
-  return absl::StrCat("a step takes ", Duration(s.time_ns.mean), ": compute ", share(s.compute_ns),
-                      ", exposed communication ", share(s.exposed_comm_ns), ", copy ", share(s.copy_ns),
-                      ", idle ", share(s.idle_ns));
+  return absl::StrCat("a step takes ", Duration(sums.total_ns / ranks), ": compute ", share(sums.compute_ns),
+                      ", exposed communication ", share(sums.exposed_comm_ns), ", copy ", share(sums.copy_ns),
+                      ", idle ", share(sums.idle_ns));
 }
 
 }  // namespace
@@ -71,7 +84,7 @@ std::optional<std::string> HealthCheck::Look(model::JobModel& job, bool at_end) 
   const std::string more =
       seen > steps_ ? absl::StrCat(" (", steps_, " requested; more became known at once)") : "";
   std::string out = absl::StrCat("gpuprobe: check after ", seen, seen == 1 ? " step" : " steps", more, ": ",
-                                 report.steps.has_value() ? Overview(report) : "no steps", "\n");
+                                 Overview(report), "\n");
   bool wrong = false;
   for (const analysis::Finding& f : report.findings) {
     if (analysis::RuleOf(f.id).of_the_end || f.severity == analysis::Severity::kInfo) continue;

@@ -49,6 +49,14 @@ TEST(Board, GivesEachViewerWhatItHasNotSeen) {
   EXPECT_EQ(board.Await(other, kLong).documents->version, 1U) << "who comes later sees what there is";
 }
 
+TEST(Board, KeepsTheLastDocumentsWhenOlderOnesAreMadeLate) {
+  Board board;
+  board.Put(DocumentsOf(UINT64_MAX));
+  board.End();
+  board.Put(DocumentsOf(7));
+  EXPECT_EQ(board.documents()->version, UINT64_MAX);
+}
+
 TEST(Board, WakesViewersAtTheEndAndWhenItCloses) {
   Board board;
   std::thread ending([&] { board.End(); });
