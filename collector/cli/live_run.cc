@@ -3,49 +3,27 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collector/recording/live_display.h"
 #include "collector/render/live_json.h"
 #include "collector/store/mapped_file.h"
 #include "collector/store/run_files.h"
+#include "collector/store/run_settings.h"
 
 namespace gpuprobe::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A collector writes every second. One that was killed leaves its last state behind.
-constexpr std::chrono::seconds kStale{30};
 constexpr size_t kMostBytes = size_t{16} << 20;
-
-}  // namespace
-
-bool IsLive(const std::string& directory) {
-  std::error_code error;
-  const fs::file_time_type written = fs::last_write_time(fs::path(directory) / recording::kLiveFile, error);
-  return !error && fs::file_time_type::clock::now() - written < kStale;
-}
 
 absl::StatusOr<std::string> ReadLiveFile(const std::string& directory) {
   absl::StatusOr<std::unique_ptr<store::MappedFile>> file =
       store::MappedFile::Open(fs::path(directory) / recording::kLiveFile);
   if (!file.ok()) return file.status();
   return (*file)->Read(0, kMostBytes);
-}
-
-std::string NewestLiveRun() {
-  std::string newest;
-  fs::file_time_type latest{};
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(kRuns, error)) {
-    if (!IsLive(entry.path().string())) continue;
-    const fs::file_time_type written = fs::last_write_time(entry.path() / recording::kLiveFile, error);
-    if (!newest.empty() && (error || written <= latest)) continue;
-    latest = written;
-    newest = entry.path().string();
-  }
-  return newest;
 }
 
 absl::StatusOr<analysis::LiveStatus> ReadLiveStatus(const std::string& directory) {
@@ -58,14 +36,25 @@ absl::StatusOr<analysis::LiveStatus> ReadLiveStatus(const std::string& directory
   return status;
 }
 
+}  // namespace
+
+std::string NewestLiveRun() {
+  std::string newest;
+  fs::file_time_type latest{};
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kRuns, error)) {
+    if (!recording::IsLive(entry.path().string())) continue;
+    const fs::file_time_type written = fs::last_write_time(entry.path() / recording::kLiveFile, error);
+    if (!newest.empty() && (error || written <= latest)) continue;
+    latest = written;
+    newest = entry.path().string();
+  }
+  return newest;
+}
+
 absl::Status WhyNotLive(const std::string& directory) {
   const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
   if (!run.ok()) return run.status();
-  if (!run->hosts.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(directory, " has the runs of ", run->hosts.size(),
-                                                      " hosts; name one, such as ", directory, "/",
-                                                      run->hosts.front()));
-  }
   std::error_code error;
   const fs::file_time_type written = fs::last_write_time(fs::path(directory) / recording::kLiveFile, error);
   if (error) {
@@ -77,6 +66,29 @@ absl::Status WhyNotLive(const std::string& directory) {
   return absl::FailedPreconditionError(
       absl::StrCat(directory, ": its collector has written nothing for ", age.count(),
                    " s, so it was killed or is stuck; for what was recorded: gpuprobe report ", directory));
+}
+
+LiveRun::LiveRun(std::string directory) : directory_(std::move(directory)) {
+  const absl::StatusOr<store::RunFiles> files = store::ListRun(directory_, store::Dropped::kAllow);
+  if (!files.ok() || files->hosts.empty()) return;
+  recording::HangOptions hangs;
+  hangs.seconds = store::ReadRunSettings(directory_).hang_after_s.value_or(hangs.seconds);
+  whole_.emplace(directory_, recording::ChosenMarker(), hangs, [](const std::string&) {});
+}
+
+absl::StatusOr<analysis::LiveStatus> LiveRun::Look() {
+  if (!whole_.has_value()) {
+    if (!recording::IsLive(directory_)) return absl::NotFoundError(directory_);
+    return ReadLiveStatus(directory_);
+  }
+  if (absl::Status s = whole_->Look(); !s.ok()) return s;
+  if (whole_->HostsThatRecord().empty()) return absl::NotFoundError(directory_);
+  return whole_->status();
+}
+
+absl::StatusOr<std::string> LiveRun::Json() const {
+  return whole_.has_value() ? absl::StrCat(render::LiveJson(whole_->status()), "\n")
+                            : ReadLiveFile(directory_);
 }
 
 }  // namespace gpuprobe::cli

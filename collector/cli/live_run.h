@@ -1,24 +1,36 @@
-// A run that is being recorded: which one is meant, and what its collector last wrote about it.
+// A run that is being recorded: which one is meant, and how it does.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collector/analysis/live_status.h"
+#include "collector/recording/whole_job.h"
 
 namespace gpuprobe::cli {
 
 inline constexpr char kRuns[] = "gpuprobe-runs";
 
-// Whether a collector wrote into the directory lately.
-bool IsLive(const std::string& directory);
 // The run under gpuprobe-runs/ that was written last, of those that are being recorded; empty: none is.
 std::string NewestLiveRun();
-// What the collector wrote last, as JSON.
-absl::StatusOr<std::string> ReadLiveFile(const std::string& directory);
-absl::StatusOr<analysis::LiveStatus> ReadLiveStatus(const std::string& directory);
 // Why a directory that is not live has nothing to show.
 absl::Status WhyNotLive(const std::string& directory);
+
+// One host's run, as its collector describes it, or that of several hosts, which is read from their logs.
+class LiveRun {
+ public:
+  explicit LiveRun(std::string directory);
+
+  // What is new. NotFound: it is not being recorded.
+  absl::StatusOr<analysis::LiveStatus> Look();
+  // The same as JSON, as of the last look.
+  absl::StatusOr<std::string> Json() const;
+
+ private:
+  std::string directory_;
+  std::optional<recording::WholeJob> whole_;
+};
 
 }  // namespace gpuprobe::cli

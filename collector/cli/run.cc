@@ -15,6 +15,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collector/analysis/hangs/process_state.h"
 #include "collector/cli/beside.h"
 #include "collector/cli/checks.h"
@@ -42,6 +43,7 @@
 #include "collector/recording/recorder.h"
 #include "collector/recording/signals.h"
 #include "collector/recording/version.h"
+#include "collector/recording/whole_job_watch.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 #include "collector/report/report.h"
@@ -57,6 +59,8 @@ constexpr char kRun[] = "run";
 // waits 2 s at exit.
 constexpr milliseconds kStragglerWait{5000};
 constexpr milliseconds kCheckEvery{200};
+// Longest wait for the other hosts of a job that has ended here, before the report on all of them.
+constexpr milliseconds kHostsWait{10000};
 
 // A private folder for the socket, removed at the end.
 absl::StatusOr<std::string> MakeSocketDirectory() {
@@ -101,13 +105,35 @@ void Say(const std::optional<std::string>& text) {
   if (text.has_value()) log::SayForPeople(*text);
 }
 
+bool HasRankZero(const model::JobModel& job) {
+  return std::any_of(job.processes().begin(), job.processes().end(), [](const auto& process) {
+    const v1::Identity& id = process->identity();
+    return id.rank() == 0 && id.rank_source() != v1::RANK_SOURCE_NONE;
+  });
+}
+
+// The hosts of a job end at about the same time.
+void AwaitOtherHosts(ingest::Server& server, recording::WholeJobWatch& whole, RecordedCommands& commands) {
+  if (!whole.has_several()) return;
+  whole.Hurry();
+  const Clock::time_point end = Clock::now() + kHostsWait;
+  while (whole.HostsThatRecord().size() > 1 && !commands.hurried() && Clock::now() < end) {
+    server.Poll(milliseconds(50));
+    commands.Tick(server);
+  }
+}
+
+// `whole`: the job of all hosts, if it may be on several.
 void Serve(ingest::Server& server, recording::Recorder& recorder, recording::HealthCheck& check,
-           recording::LiveDisplay& display, recording::LivePage& page, RecordedCommands& commands) {
+           recording::LiveDisplay& display, recording::LivePage& page, recording::WholeJobWatch* whole,
+           RecordedCommands& commands) {
   Clock::time_point look = Clock::now();
   while (!commands.ended()) {
     server.Poll(page.Patience(recorder));
     recorder.Tick();
-    display.Tick(recorder.status(), recording::MonotonicNs());
+    if (whole != nullptr && HasRankZero(recorder.job())) whole->Begin();
+    const bool several = whole != nullptr && whole->has_several();
+    display.Tick(several ? whole->status() : recorder.status(), recording::MonotonicNs());
     page.Tick(recorder, server);
     if (recorder.heard_anything()) commands.SayDirectory(recorder.directory());
     commands.Tick(server);
@@ -126,6 +152,7 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
   }
   server.Drain(milliseconds(100), milliseconds(1000));
   Say(recorder.Check(check, true));
+  if (whole != nullptr) AwaitOtherHosts(server, *whole, commands);
 }
 
 // "; the command exited with code 1"; empty: it ended well, or that is not known. `status`: as waitpid gives
@@ -139,8 +166,47 @@ std::string FailureText(std::optional<int> status) {
   return absl::StrCat("; the command exited with code ", WEXITSTATUS(*status));
 }
 
+std::string ReportText(const analysis::Report& report, const std::string& page, const RunOptions& options) {
+  if (options.json) return render::JsonReportFiles(report).report;
+  return render::TextReport(report, page, render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)));
+}
+
+// The report on all hosts, where rank 0 is, or a line that says where that is; nullopt: this host's own
+// report stands for itself.
+std::optional<std::string> TextOfAllHosts(recording::WholeJobWatch& whole,
+                                          const std::vector<std::string>& command,
+                                          const RunOptions& options) {
+  const std::string& out = options.out_of_all_hosts;
+  const std::string self = std::filesystem::path(options.out).filename().string();
+  if (!whole.begun()) {
+    const std::string host = HostOfRankZero(out);
+    if (host.empty() || host == self || options.json) return std::nullopt;
+    return absl::StrCat("gpuprobe: recorded in ", options.out, "; ", host,
+                        ", where rank 0 is, reports on all hosts\n");
+  }
+  recording::WholeJob& job = whole.End();
+  if (job.hosts().size() < 2) return std::nullopt;
+  std::vector<std::string> late = job.HostsThatRecord();
+  analysis::ReportInput input;
+  input.collector_version = recording::Version();
+  input.command_line = command;
+  input.work = options.work.work;
+  input.hang_after_ns = options.rank_options.after_ns();
+  input.link_peak = options.rank_options.link_peak;
+  const absl::StatusOr<analysis::Report> report = job.Finish(input);
+  if (!report.ok()) {
+    SayError(absl::StrCat("run: no report on all hosts: ", report.status().message()));
+    return std::nullopt;
+  }
+  std::string text = ReportText(*report, out + "/report.html", options);
+  if (!late.empty() && !options.json)
+    absl::StrAppend(&text, "gpuprobe: still recording, so that its end is missing above: ",
+                    absl::StrJoin(late, ", "), "; later: gpuprobe report ", out, "\n");
+  return text;
+}
+
 // kFailed, after a line, if the report could not be written.
-int PrintReport(recording::Recorder& recorder, recording::LivePage& page,
+int PrintReport(recording::Recorder& recorder, recording::LivePage& page, recording::WholeJobWatch* whole,
                 const std::vector<std::string>& command, const RunOptions& options,
                 const RecordedCommands& commands) {
   const bool is_alone = commands.is_alone();
@@ -154,13 +220,13 @@ int PrintReport(recording::Recorder& recorder, recording::LivePage& page,
   }
   const analysis::Report report = recorder.Finish(command);
   const absl::Status& written = recorder.report_written();
-  const std::string file = written.ok() ? recorder.directory() + "/report.html" : "";
-  const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
-  const std::string text =
-      options.json ? render::JsonReportFiles(report).report : render::TextReport(report, file, layout);
+  std::optional<std::string> of_all;
+  if (whole != nullptr) of_all = TextOfAllHosts(*whole, command, options);
   if (!options.quiet && !is_alone) {
-    log::SayForPeople(text);
-    if (!options.json && written.ok() && !options.out_of_all_hosts.empty())
+    log::SayForPeople(of_all.has_value()
+                          ? *of_all
+                          : ReportText(report, written.ok() ? recorder.directory() + "/report.html" : "", options));
+    if (!of_all.has_value() && whole != nullptr && !options.json && written.ok())
       log::SayForPeople(
           absl::StrCat("gpuprobe: this host's part of the job; once all hosts are done: gpuprobe report ",
                        options.out_of_all_hosts, "\n"));
@@ -194,9 +260,18 @@ int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::s
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder =
       recording::Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kRun, recorder.status(), kOwnFailure);
+  const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
+  std::optional<recording::WholeJobWatch> whole;
+  if (!options.out_of_all_hosts.empty())
+    whole.emplace(options.out_of_all_hosts, options.marker, options.rank_options, layout);
+  recording::WholeJobWatch* const watch = whole.has_value() ? &*whole : nullptr;
+  // One host's view of a hang has only its own ranks.
   (*recorder)->WatchForHangs(
-      options.rank_options, [](const std::string& text) { log::SayForPeople(text); },
-      render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)));
+      options.rank_options,
+      [watch](const std::string& text) {
+        if (watch == nullptr || !watch->has_several()) log::SayForPeople(text);
+      },
+      layout);
   (*recorder)->SetStepMarker(options.marker);
   (*recorder)->SetModelWork(options.work.work);
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
@@ -213,12 +288,12 @@ int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::s
                                  ScreenOf(STDERR_FILENO, options.color.no_color));
   page.Start();
   if (!page.Url().empty() && !options.quiet) std::fprintf(stderr, "gpuprobe: live: %s\n", page.Url().c_str());
-  Serve(**server, **recorder, check, display, page, commands);
+  Serve(**server, **recorder, check, display, page, watch, commands);
   (*server)->SayEnded();
   server->reset();
   // We remove it ourselves because the waiting process may be killed before it can.
   RemoveSocketDirectory(std::filesystem::path(socket).parent_path());
-  return PrintReport(**recorder, page, command, options, commands);
+  return PrintReport(**recorder, page, watch, command, options, commands);
 }
 
 // Meets the ranks that record into the same directory. If the ranks of this host cannot meet, prints why and

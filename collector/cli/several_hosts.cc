@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "collector/recording/live_display.h"
+#include "collector/render/json_report.h"
+#include "collector/store/run_files.h"
 #include "proto/launchers.h"
 
 namespace gpuprobe::cli {
@@ -46,6 +50,21 @@ bool SpansHosts(const std::vector<std::string>& command, Lookup variable) {
   }
   // A batch script of several nodes runs on the first; only what srun starts is on all of them.
   return variable(launchers::kSlurm.local_size) != nullptr && NumberOf(variable("SLURM_STEP_NUM_NODES")) > 1;
+}
+
+std::string HostOfRankZero(const std::string& out) {
+  const absl::StatusOr<store::RunFiles> files = store::ListRun(out, store::Dropped::kAllow);
+  if (!files.ok()) return "";
+  for (const std::string& host : files->hosts) {
+    const std::string folder = absl::StrCat(out, "/", host);
+    std::error_code error;
+    if (!recording::IsLive(folder) && !std::filesystem::exists(folder + "/" + render::kReportFile, error))
+      continue;
+    for (const store::Segment& segment : files->segments) {
+      if (segment.log == host + "/rank-0") return host;
+    }
+  }
+  return "";
 }
 
 std::string FolderOfThisHost(const std::string& out) {

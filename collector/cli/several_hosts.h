@@ -17,6 +17,9 @@ namespace gpuprobe::cli {
 bool SpansHosts(const std::vector<std::string>& command,
                 absl::FunctionRef<const char*(const char* name)> variable);
 
+// The host whose folder below `out` has rank 0, if its collector records or has ended well; empty: none has.
+std::string HostOfRankZero(const std::string& out);
+
 // This host's folder below `out`.
 std::string FolderOfThisHost(const std::string& out);
 

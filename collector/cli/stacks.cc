@@ -49,8 +49,8 @@ std::string OwnHost() {
 }
 
 absl::StatusOr<Targets> RanksOf(const std::string& directory) {
-  if (!IsLive(directory)) return WhyNotLive(directory);
-  const absl::StatusOr<analysis::LiveStatus> status = ReadLiveStatus(directory);
+  const absl::StatusOr<analysis::LiveStatus> status = LiveRun(directory).Look();
+  if (absl::IsNotFound(status.status())) return WhyNotLive(directory);
   if (!status.ok()) return status.status();
   Targets targets;
   for (const analysis::LiveRank& rank : status->ranks) {

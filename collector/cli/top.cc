@@ -157,10 +157,9 @@ struct TopOptions {
   ColorOption color;
 };
 
-// Reads what is new. False: the run is over.
-absl::StatusOr<bool> Look(const std::string& directory, View& view) {
-  if (!IsLive(directory)) return false;
-  absl::StatusOr<analysis::LiveStatus> status = ReadLiveStatus(directory);
+// Shows what is new. False: the run is over.
+absl::StatusOr<bool> Look(LiveRun& run, View& view) {
+  absl::StatusOr<analysis::LiveStatus> status = run.Look();
   if (absl::IsNotFound(status.status())) return false;
   if (!status.ok()) return status.status();
   view.Take(*std::move(status), recording::MonotonicNs());
@@ -172,13 +171,13 @@ std::string Over(const std::string& directory) {
 }
 
 // Prints one screen after the other, for output that is not a terminal, or a dumb one.
-int PrintScreens(const TopOptions& options, View& view) {
+int PrintScreens(const TopOptions& options, LiveRun& run, View& view) {
   while (true) {
     PrintForPeople(view.Text(ScreenOf(STDOUT_FILENO, options.color.no_color), std::nullopt));
     if (!FlushOutput() || options.once) return kDone;
     Print("\n");
     std::this_thread::sleep_for(kRefresh);
-    const absl::StatusOr<bool> live = Look(options.directory, view);
+    const absl::StatusOr<bool> live = Look(run, view);
     if (!live.ok()) return Fail(kTop, live.status(), kFailed);
     if (!*live) break;
   }
@@ -190,7 +189,7 @@ int PrintScreens(const TopOptions& options, View& view) {
 // columns, two of help.
 constexpr size_t kOtherRows = 12;
 
-int Watch(const TopOptions& options, View& view, std::unique_ptr<Keyboard> keyboard) {
+int Watch(const TopOptions& options, LiveRun& run, View& view, std::unique_ptr<Keyboard> keyboard) {
   auto next = std::chrono::steady_clock::now() + kRefresh;
   while (true) {
     const render::Screen screen = ScreenOf(STDOUT_FILENO, options.color.no_color);
@@ -204,7 +203,7 @@ int Watch(const TopOptions& options, View& view, std::unique_ptr<Keyboard> keybo
     if (!view.Press(keyboard->Await(std::max(left, std::chrono::milliseconds(0))), page)) break;
     if (std::chrono::steady_clock::now() < next) continue;
     next = std::chrono::steady_clock::now() + kRefresh;
-    const absl::StatusOr<bool> live = Look(options.directory, view);
+    const absl::StatusOr<bool> live = Look(run, view);
     if (live.ok() && *live) continue;
     keyboard.reset();
     if (!live.ok()) return Fail(kTop, live.status(), kFailed);
@@ -245,20 +244,21 @@ int TopMain(const Arguments& arguments) {
   const size_t order =
       static_cast<size_t>(std::find(orders.begin(), orders.end(), options.sort) - orders.begin());
   View view(render::kLiveOrders[order].second);
-  const absl::StatusOr<bool> live = Look(options.directory, view);
+  LiveRun run(options.directory);
+  const absl::StatusOr<bool> live = Look(run, view);
   if (!live.ok()) return Fail(kTop, live.status(), kFailed);
   if (!*live) return Fail(kTop, WhyNotLive(options.directory), kFailed);
   if (options.rank.has_value() && !view.OpenRank(*options.rank))
     return Fail(kTop, absl::StrCat("there is no rank ", *options.rank, " in ", options.directory), kFailed);
   if (options.json) {
-    const absl::StatusOr<std::string> text = ReadLiveFile(options.directory);
+    const absl::StatusOr<std::string> text = run.Json();
     if (!text.ok()) return Fail(kTop, text.status(), kFailed);
     Print(text::PrintableLines(text::SafeJson(*text)));
     return kDone;
   }
   std::unique_ptr<Keyboard> keyboard = options.once ? nullptr : Keyboard::Open();
-  if (keyboard == nullptr) return PrintScreens(options, view);
-  return Watch(options, view, std::move(keyboard));
+  if (keyboard == nullptr) return PrintScreens(options, run, view);
+  return Watch(options, run, view, std::move(keyboard));
 }
 
 }  // namespace gpuprobe::cli

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "collector/log/log.h"
@@ -11,6 +13,14 @@
 namespace gpuprobe::recording {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
+// A collector writes every second. One that was killed leaves its last state behind.
+constexpr std::chrono::seconds kStale{30};
+
+bool IsLive(const std::string& directory) {
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(std::filesystem::path(directory) / kLiveFile, error);
+  return !error && std::filesystem::file_time_type::clock::now() - written < kStale;
+}
 
 LiveDisplay::LiveDisplay(uint64_t seconds, const render::Screen& screen)
     : screen_(screen), interval_ns_(isatty(STDERR_FILENO) != 0 ? seconds * kSecondNs : 0) {}

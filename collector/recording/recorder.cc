@@ -7,12 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/build_report.h"
 #include "collector/log/log.h"
-#include "collector/page/page.h"
 #include "collector/recording/live_display.h"
+#include "collector/recording/report_files.h"
 #include "collector/recording/version.h"
-#include "collector/render/json_report.h"
 #include "collector/render/live_json.h"
-#include "collector/render/summary_json.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
 
@@ -192,6 +190,7 @@ void Recorder::SetStepMarker(const ChosenMarker& marker) {
 
 void Recorder::WatchForHangs(const HangOptions& options, HangWatch::Say say, render::Layout layout) {
   rank_options_ = options;
+  if (options.seconds != HangOptions().seconds) settings_.hang_after_s = options.seconds;
   hang_watch_ = std::make_unique<HangWatch>(
       options.after_ns(), std::move(say), [this](const v1::HangVerdict& verdict) { NoteVerdict(verdict); },
       layout);
@@ -279,11 +278,11 @@ analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) 
   const analysis::ReportInput input = InputFor(command_line);
   logs_.clear();
   recording_.reset();
-  directory_->Remove(kLiveFile);
   job_.Finish();
   for (int again = 0; again < model::JobModel::kReplays && job_.LearnedOfSteps(); ++again) CountStepsAgain();
   analysis::Report report = analysis::BuildReport(job_, input);
   report_written_ = WriteReport(job_, report);
+  directory_->Remove(kLiveFile);  // at no moment is there neither
   return report;
 }
 
@@ -313,22 +312,12 @@ analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command
   return input;
 }
 
-// report.json comes last: a run that has it is finished. All files are written at once, and none into a run
-// that is being removed: the removal would fail on a folder that is not empty.
+// None of the files is written into a run that is being removed: the removal would fail on a folder that is
+// not empty.
 absl::Status Recorder::WriteReport(const model::JobModel& job, const analysis::Report& report) const {
-  const std::string page = page::Page(job, report, Files());
-  const render::JsonFiles json = render::JsonReportFiles(report);
-  const std::string summary = render::SummaryJson(report);
-  if (Files().segments.empty()) return absl::NotFoundError(absl::StrCat(directory(), " was removed"));
-  absl::Status status = directory_->WriteFile("report.html", page);
-  if (json.ranks.empty()) {
-    directory_->Remove(render::kRanksFile);
-  } else {
-    status.Update(directory_->WriteFile(render::kRanksFile, json.ranks));
-  }
-  status.Update(directory_->WriteFile(render::kSummaryFile, summary));
-  status.Update(directory_->WriteFile(render::kReportFile, json.report));
-  return status;
+  const store::RunFiles files = Files();
+  if (files.segments.empty()) return absl::NotFoundError(absl::StrCat(directory(), " was removed"));
+  return WriteReportFiles(*directory_, files, job, report);
 }
 
 store::RunFiles Recorder::Files() const {

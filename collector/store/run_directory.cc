@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collector/store/run_files.h"
+#include "collector/store/run_source.h"
 #include "collector/store/safe_path.h"
 
 namespace gpuprobe::store {
@@ -41,72 +42,8 @@ bool HoldsLogs(const Directory& directory) {
                                    [](const std::string& name) { return absl::EndsWith(name, kLogSuffix); });
 }
 
-// One log being replayed.
-struct Source {
-  std::unique_ptr<MappedFile> file;
-  std::unique_ptr<RunLogReader> reader;
-  std::string log;  // Segment.log
-  model::ProcessModel* process = nullptr;
-  bool done = false;
-};
-
-// One frame of `source` into the model. A batch that contradicts the schema ends the source as damage does.
-void Step(Source& source, model::JobModel& job, Replayed& replayed, BatchWatcher watch) {
-  std::vector<Damage>& damages = replayed.damages;
-  v1::Frame frame;
-  std::string_view raw;
-  if (!source.reader->Next(frame, raw)) {
-    source.done = true;
-    if (source.reader->damage().has_value()) damages.push_back(*source.reader->damage());
-    return;
-  }
-  if (frame.has_hello()) {
-    source.process = &job.Join(frame.hello());
-    replayed.logs[source.process] = source.log;
-  } else if (frame.has_batch() && source.process != nullptr) {
-    if (absl::Status s = source.process->Apply(frame.batch()); !s.ok()) {
-      source.done = true;
-      damages.push_back(source.reader->DamageHere(std::string(s.message())));
-      return;
-    }
-    watch(*source.process, frame.batch());
-  } else if (frame.has_bye() && source.process != nullptr) {
-    source.process->ApplyBye(frame.bye());
-  } else if (frame.has_process_observation() && source.process != nullptr) {
-    source.process->ApplyObservation(frame.process_observation());
-  } else if (frame.has_connection() && source.process != nullptr) {
-    source.process->ApplyConnection(frame.connection());
-  } else if (frame.has_hang_verdict()) {
-    job.ApplyVerdict(frame.hang_verdict());
-  }
-}
-
-absl::StatusOr<Source> OpenSource(const Segment& segment) {
-  absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(segment.path);
-  if (!file.ok()) return file.status();
-  Source source;
-  source.file = *std::move(file);
-  source.log = segment.log;
-  source.reader = std::make_unique<RunLogReader>(segment.name, *source.file);
-  return source;
-}
-
-// The logs of one generation, by the time of their batches.
-void Interleave(std::vector<Source>& sources, model::JobModel& job, Replayed& replayed, BatchWatcher watch) {
-  while (true) {
-    Source* earliest = nullptr;
-    for (Source& source : sources) {
-      if (!source.done && (earliest == nullptr || source.reader->last_ns() < earliest->reader->last_ns())) {
-        earliest = &source;
-      }
-    }
-    if (earliest == nullptr) return;
-    Step(*earliest, job, replayed, watch);
-  }
-}
-
 // For a log whose records are in the totals already: only checks that it can be read.
-void ReadOnly(Source& source, const model::JobModel& job, Replayed& replayed) {
+void ReadOnly(RunSource& source, const model::JobModel& job, Replayed& replayed) {
   v1::Frame frame;
   std::string_view raw;
   while (source.reader->Next(frame, raw)) {
@@ -141,22 +78,24 @@ absl::StatusOr<Replayed> ReplayWatched(const std::string& path, model::JobModel&
     }
   }
   replayed.from_start = from == 0 && first == 1;
-  std::map<uint32_t, std::vector<Source>> generations;
+  std::map<uint32_t, std::vector<RunSource>> generations;
   for (const Segment& segment : files->segments) {
-    absl::StatusOr<Source> source = OpenSource(segment);
+    absl::StatusOr<RunSource> source = OpenSource(segment);
     if (!source.ok()) return source.status();
     generations[segment.generation].push_back(*std::move(source));
   }
   for (auto& [generation, sources] : generations) {
     const size_t before = replayed.damages.size();
     if (generation < from) {
-      for (Source& source : sources) ReadOnly(source, job, replayed);
+      for (RunSource& source : sources) ReadOnly(source, job, replayed);
     } else {
-      Interleave(sources, job, replayed, watch);
+      std::vector<RunSource*> all;
+      for (RunSource& source : sources) all.push_back(&source);
+      Interleave(all, job, replayed, watch);
     }
     for (size_t i = before; i < replayed.damages.size(); ++i)
       replayed.damages[i].totals_whole = generation < from;
-    for (const Source& source : sources) {
+    for (const RunSource& source : sources) {
       const uint64_t began_ns = source.reader->created_ns();
       uint64_t& first_ns = replayed.began_ns[generation];
       if (began_ns != 0 && (first_ns == 0 || began_ns < first_ns)) first_ns = began_ns;

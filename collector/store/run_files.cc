@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path, std::v
 }
 
 // The runs in the folders, each one host's, become one.
-absl::Status AddHosts(const std::string& path, std::vector<std::string> folders, RunFiles& files) {
+absl::Status AddHosts(const std::string& path, std::vector<std::string> folders, Dropped dropped,
+                      RunFiles& files) {
   std::sort(folders.begin(), folders.end());
   for (const std::string& folder : folders) {
     const std::string at = absl::StrCat(path, "/", folder);
@@ -79,7 +80,7 @@ absl::Status AddHosts(const std::string& path, std::vector<std::string> folders,
     if (!names.ok()) return names.status();
     RunFiles of_host = Sort(at, *names);
     if (of_host.segments.empty()) continue;
-    if (of_host.FirstGeneration() > 1) {
+    if (of_host.FirstGeneration() > 1 && dropped == Dropped::kRefuse) {
       return absl::FailedPreconditionError(absl::StrCat(at,
                                                         " has dropped records to stay within --keep, so that "
                                                         "it cannot be reported together with the others in ",
@@ -113,7 +114,7 @@ std::string TotalsName(uint32_t generation) {
   return absl::StrFormat("%s%04u%s", kTotalsPrefix, generation, kTotalsSuffix);
 }
 
-absl::StatusOr<RunFiles> ListRun(const std::string& path) {
+absl::StatusOr<RunFiles> ListRun(const std::string& path, Dropped dropped) {
   std::error_code error;
   if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, ": no such directory"));
   if (!fs::is_directory(path, error)) {
@@ -125,7 +126,7 @@ absl::StatusOr<RunFiles> ListRun(const std::string& path) {
   if (!names.ok()) return names.status();
   RunFiles files = Sort(path, *names);
   if (files.segments.empty()) {
-    if (absl::Status s = AddHosts(path, std::move(folders), files); !s.ok()) return s;
+    if (absl::Status s = AddHosts(path, std::move(folders), dropped, files); !s.ok()) return s;
   }
   if (files.segments.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(

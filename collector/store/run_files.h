@@ -43,9 +43,12 @@ struct RunFiles {
 std::string SegmentName(const std::string& log, uint32_t generation);
 std::string TotalsName(uint32_t generation);
 
+// Whether runs that have become one may lack detail: totals of several runs cannot be put together.
+enum class Dropped { kRefuse, kAllow };
+
 // NotFound or FailedPrecondition when `path` is not a run directory, or holds runs of which one has dropped
-// detail: totals of several runs cannot be put together.
-absl::StatusOr<RunFiles> ListRun(const std::string& path);
+// detail.
+absl::StatusOr<RunFiles> ListRun(const std::string& path, Dropped dropped = Dropped::kRefuse);
 // The files of a run that is being recorded.
 absl::StatusOr<RunFiles> ListRun(const Directory& directory);
 

@@ -36,6 +36,11 @@ bool RunLogReader::Fail(std::string what) {
   return false;
 }
 
+void RunLogReader::GoOn(const MappedFile& file) {
+  file_ = &file;
+  if (chunk_begin_ == chunk_end_) damage_.reset();  // else a whole chunk held what cannot be read
+}
+
 size_t RunLogReader::FileBytes() const { return file_ != nullptr ? file_->size() : bytes_.size(); }
 
 std::string_view RunLogReader::NextBytes(std::string& copied) const {

@@ -39,6 +39,9 @@ class RunLogReader {
   // `raw` is valid until the next call.
   bool Next(v1::Frame& frame, std::string_view& raw);
 
+  // The file has grown, as `file` shows: what was cut off at its end may be whole now.
+  void GoOn(const MappedFile& file);
+
   const std::optional<Damage>& damage() const { return damage_; }
   // Damage that the caller found in the frame just read.
   Damage DamageHere(std::string what) const;

@@ -82,7 +82,8 @@ class CarelessPrograms(harness.EndToEndTest):
         records, trust = self.compare(CARELESS_SIGNALS, "jumps", "300")
         names = Counter(r["name"] for r in records if r["kind"] == "range")
         self.assertLessEqual(set(trust["lost"]), {"interrupted", "event_ring_full"})
-        self.assertGreaterEqual(names["after the jumps"], 99)
+        # The ring may be full of what the jumps left behind, as in the test above.
+        self.assertGreaterEqual(names["after the jumps"] + trust["lost"].get("event_ring_full", 0), 99)
         self.assertEqual(sum(r["kind"] == "memset" for r in records), 100)
 
 

@@ -1,8 +1,11 @@
 """A job on several hosts that record into one directory. Each host is a UTS namespace with a name of its own."""
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 import harness
@@ -20,7 +23,7 @@ class SeveralHosts(harness.EndToEndTest):
             self.skipTest("no namespace can be made here")
         self.out = self.path("shared")
 
-    def start_host(self, name, options=(), arguments=("--steps", "40"), **extra):
+    def start_host(self, name, options=(), arguments=("--steps", "400"), **extra):
         """`gpuprobe run` on that host, over a launcher that starts its ranks."""
         ranks = HOSTS[name]
         script = " ".join(f"RANK={rank} LOCAL_RANK={rank} {DDP_TRAIN} {' '.join(arguments)} & p{rank}=$!;" for rank in ranks) + " ".join(f"wait $p{rank} || exit;" for rank in ranks)
@@ -38,12 +41,12 @@ class SeveralHosts(harness.EndToEndTest):
 
     def test_each_records_below_the_directory_and_all_are_one_run(self):
         finished = self.record(GPUSIM_SLOW="rank=3,factor=4")
-        self.assertEqual(sorted(os.listdir(self.out)), ["n1", "n2"])
-        for name, program in finished.items():
-            self.assertIn(f"this host's part of the job; once all hosts are done: gpuprobe report {self.out}\n", program.stderr.decode())
-            self.assertEqual([rank["rank"] for rank in self.report(os.path.join(self.out, name))["ranks"]], list(HOSTS[name]))
-        said = self.run_well([GPUPROBE, "report", self.out]).stdout.decode()
+        said = finished["n1"].stderr.decode()
         self.assertIn("gpuprobe: 4 ranks on 4 GPUs of 2 hosts in ", said)
+        self.assertIn(f"{self.out}/report.html", said)
+        self.assertEqual(finished["n2"].stderr.decode(), f"gpuprobe: recorded in {self.out}/n2; n1, where rank 0 is, reports on all hosts\n")
+        for name in HOSTS:
+            self.assertEqual([rank["rank"] for rank in self.report(os.path.join(self.out, name))["ranks"]], list(HOSTS[name]))
         report = self.report(self.out)
         self.assertEqual([(rank["rank"], rank["host"]) for rank in report["ranks"]], [(0, "n1"), (1, "n1"), (2, "n2"), (3, "n2")])
         with self.undisturbed(report):
@@ -52,6 +55,11 @@ class SeveralHosts(harness.EndToEndTest):
             self.assertIn("rank 3", first["statement"].lower())
         self.assertNotIn("ranks-missing", [finding["id"] for finding in report["findings"]])
         self.assert_no_loss(report)
+        # What was read as it grew is what is read afterwards.
+        again = json.loads(self.run_well([GPUPROBE, "report", self.out, "--json"]).stdout)
+        self.assertEqual(again["findings"], report["findings"])
+        self.assertEqual(again["steps"], report["steps"])
+        self.assertEqual([rank["kernels"] for rank in again["ranks"]], [rank["kernels"] for rank in report["ranks"]])
         # Everything that reads a run reads this one.
         self.assertEqual({record["rank"] for record in self.export(self.out)}, {0, 1, 2, 3})
         count = self.run_well([GPUPROBE, "query", self.out, "SELECT count(DISTINCT rank) AS ranks FROM kernel", "--format", "jsonl"]).stdout
@@ -59,11 +67,35 @@ class SeveralHosts(harness.EndToEndTest):
         self.run_well([GPUPROBE, "trace", self.out, "--out", self.path("trace.json")])
         refused = self.run_program([GPUPROBE, "top", self.out])
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn(f"{self.out} has the runs of 2 hosts; name one, such as {self.out}/n1\n", refused.stderr.decode())
+        self.assertIn(f"{self.out} is not being recorded (any more); for its report: gpuprobe report {self.out}\n", refused.stderr.decode())
+
+    def test_a_rank_of_another_host_is_named_where_rank_0_is(self):
+        hosts = {name: self.start_host(name, options=("--hang-after", "3"), arguments=("--steps", "100000")) for name in HOSTS}
+        top = [GPUPROBE, "top", self.out, "--once"]
+
+        def ranks():
+            seen = self.run_program([*top, "--json"])
+            status = json.loads(seen.stdout) if seen.returncode == 0 else {"ranks": []}
+            return status["ranks"] if len(status["ranks"]) == 4 and all(rank["steps"] > 0 for rank in status["ranks"]) else []
+
+        seen = harness.wait_until(ranks, "all ranks in top")
+        self.assertEqual([(rank["rank"], rank["host"]) for rank in seen], [(0, "n1"), (1, "n1"), (2, "n2"), (3, "n2")])
+        harness.wait_until(lambda: os.path.exists(os.path.join(self.out, "n2", "rank-3.gpr")), "rank 3's log")
+        pid = next(rank["pid"] for rank in seen if rank["rank"] == 3)
+        os.kill(pid, signal.SIGSTOP)
+        stopped = time.monotonic()
+        harness.wait_until(lambda: re.search(r"HANG  Rank 3 has been stopped", hosts["n1"].so_far().decode()), "hang")
+        print(f"named after {time.monotonic() - stopped:.1f} s, the limit is 3 s")
+        self.assertIn("HANG  Rank 3 has been stopped", self.run_well(top).stdout.decode())
+        for rank in seen:
+            os.kill(rank["pid"], signal.SIGKILL)
+        for program in hosts.values():
+            program.wait(harness.LIMIT_S)
+        self.assert_nothing_runs()
 
     def test_json_stays_json(self):
-        for program in self.record(options=("--json",)).values():
-            self.assertEqual(len(json.loads(program.stderr)["ranks"]), 2)
+        finished = self.record(options=("--json",))
+        self.assertEqual([len(json.loads(finished[name].stderr)["ranks"]) for name in HOSTS], [4, 2])
 
     def test_what_is_there_is_reported_while_a_host_is_missing(self):
         self.record()

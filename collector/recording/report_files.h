@@ -1,0 +1,16 @@
+// The files of a report in its run's directory: report.html, report.json, and their like.
+#pragma once
+
+#include "absl/status/status.h"
+#include "collector/model/job/job_model.h"
+#include "collector/report/report.h"
+#include "collector/store/directory.h"
+#include "collector/store/run_files.h"
+
+namespace gpuprobe::recording {
+
+// report.json comes last: a run that has it is finished.
+absl::Status WriteReportFiles(const store::Directory& directory, const store::RunFiles& files,
+                              const model::JobModel& job, const analysis::Report& report);
+
+}  // namespace gpuprobe::recording

@@ -1,0 +1,52 @@
+// The job of several hosts that record below one directory, as far as they have written: watched for hangs
+// and reported as one.
+//
+// Hosts do not talk to each other: whoever can read the directory can judge the whole job. What it says is as
+// old as the newest chunk of each log, a second and what the file system adds. Used from one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collector/analysis/build_report.h"
+#include "collector/analysis/live_status.h"
+#include "collector/model/job/job_model.h"
+#include "collector/recording/hang_watch.h"
+#include "collector/recording/options.h"
+#include "collector/render/text_layout.h"
+#include "collector/store/growing_run.h"
+
+namespace gpuprobe::recording {
+
+class WholeJob {
+ public:
+  // `say` receives hangs and deaths, once each.
+  WholeJob(std::string directory, ChosenMarker marker, const HangOptions& options, HangWatch::Say say,
+           const render::Layout& layout = render::Layout());
+
+  // Reads what was written since the last look. An error as of store::GrowingRun; what could be read counts.
+  absl::Status Look();
+  // As of the last look.
+  const analysis::LiveStatus& status() const { return status_; }
+  const std::vector<std::string>& hosts() const { return run_.hosts(); }
+  // Folders of hosts whose collector still records.
+  std::vector<std::string> HostsThatRecord() const;
+
+  // Settles what was read, writes report.html, report.json and their like into the directory, and returns the
+  // report. Nothing may be called after it.
+  absl::StatusOr<analysis::Report> Finish(analysis::ReportInput input);
+
+ private:
+  std::string directory_;
+  ChosenMarker marker_;
+  store::GrowingRun run_;
+  std::unique_ptr<model::JobModel> job_ = std::make_unique<model::JobModel>();
+  HangWatch hang_watch_;
+  analysis::LiveWatch live_watch_;
+  analysis::LiveStatus status_;
+};
+
+}  // namespace gpuprobe::recording

@@ -1,0 +1,77 @@
+#include "collector/recording/whole_job_watch.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "collector/http/background.h"
+
+namespace gpuprobe::recording {
+
+WholeJobWatch::WholeJobWatch(const std::string& directory, const ChosenMarker& marker,
+                             const HangOptions& options, const render::Layout& layout)
+    : job_(
+          directory, marker, options,
+          [this](const std::string& text) {
+            if (job_.hosts().size() > 1) log::SayForPeople(text);
+          },
+          layout) {}
+
+void WholeJobWatch::Begin() {
+  if (!begun()) thread_ = std::thread([this] { Run(); });
+}
+
+void WholeJobWatch::Hurry() {
+  {
+    const std::lock_guard lock(mutex_);
+    hurries_ = true;
+  }
+  changed_.notify_all();
+}
+
+analysis::LiveStatus WholeJobWatch::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+std::vector<std::string> WholeJobWatch::HostsThatRecord() const {
+  const std::lock_guard lock(mutex_);
+  return recording_;
+}
+
+// What cannot be read now may be readable at the next look, and is in the report at the end.
+void WholeJobWatch::Look() {
+  job_.Look().IgnoreError();
+  std::vector<std::string> recording = job_.HostsThatRecord();
+  several_.store(job_.hosts().size() > 1);
+  const std::lock_guard lock(mutex_);
+  status_ = job_.status();
+  recording_ = std::move(recording);
+}
+
+void WholeJobWatch::Run() {
+  http::RunInBackground();
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    lock.unlock();
+    Look();
+    lock.lock();
+    const auto next = std::chrono::milliseconds(hurries_ ? 100 : 1000);
+    const bool hurried = hurries_;
+    changed_.wait_for(lock, next, [&] { return stop_ || hurries_ != hurried; });
+  }
+}
+
+WholeJob& WholeJobWatch::End() {
+  if (!thread_.joinable()) return job_;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  ended_ = true;
+  Look();
+  return job_;
+}
+
+}  // namespace gpuprobe::recording

@@ -1,0 +1,57 @@
+// Follows the job of several hosts in a thread of its own, on the host that shows it: a slow file system must
+// not keep the recorder from its clients.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collector/analysis/live_status.h"
+#include "collector/log/log.h"
+#include "collector/recording/whole_job.h"
+
+namespace gpuprobe::recording {
+
+class WholeJobWatch {
+ public:
+  // What is said goes to standard error, once another host than this one records.
+  WholeJobWatch(const std::string& directory, const ChosenMarker& marker, const HangOptions& options,
+                const render::Layout& layout);
+  ~WholeJobWatch() { End(); }
+  WholeJobWatch(const WholeJobWatch&) = delete;
+  WholeJobWatch& operator=(const WholeJobWatch&) = delete;
+
+  // Starts the thread, so that nothing may be forked afterwards. A second call does nothing.
+  void Begin();
+  bool begun() const { return thread_.joinable() || ended_; }
+  // Looks ten times a second from now on.
+  void Hurry();
+  // Several hosts record, or have recorded.
+  bool has_several() const { return several_.load(); }
+  // As of the last look.
+  analysis::LiveStatus status() const;
+  std::vector<std::string> HostsThatRecord() const;
+
+  // Ends the thread, and takes a last look. The job is the caller's then.
+  WholeJob& End();
+
+ private:
+  void Run();
+  void Look();
+
+  WholeJob job_;
+  std::atomic<bool> several_{false};
+  std::thread thread_;
+  bool ended_ = false;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;     // under the mutex, as all that follows
+  bool hurries_ = false;
+  analysis::LiveStatus status_;
+  std::vector<std::string> recording_;
+};
+
+}  // namespace gpuprobe::recording

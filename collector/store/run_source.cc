@@ -1,0 +1,68 @@
+#include "collector/store/run_source.h"
+
+#include <string_view>
+#include <utility>
+
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::store {
+namespace {
+
+// One frame of `source` into the model. A batch that contradicts the schema ends the source as damage does.
+void Step(RunSource& source, model::JobModel& job, Replayed& replayed, BatchWatcher watch) {
+  std::vector<Damage>& damages = replayed.damages;
+  v1::Frame frame;
+  std::string_view raw;
+  if (!source.reader->Next(frame, raw)) {
+    source.done = true;
+    if (source.reader->damage().has_value()) damages.push_back(*source.reader->damage());
+    return;
+  }
+  if (frame.has_hello()) {
+    source.process = &job.Join(frame.hello());
+    replayed.logs[source.process] = source.log;
+  } else if (frame.has_batch() && source.process != nullptr) {
+    if (absl::Status s = source.process->Apply(frame.batch()); !s.ok()) {
+      source.done = source.contradicts = true;
+      damages.push_back(source.reader->DamageHere(std::string(s.message())));
+      return;
+    }
+    watch(*source.process, frame.batch());
+  } else if (frame.has_bye() && source.process != nullptr) {
+    source.process->ApplyBye(frame.bye());
+  } else if (frame.has_process_observation() && source.process != nullptr) {
+    source.process->ApplyObservation(frame.process_observation());
+  } else if (frame.has_connection() && source.process != nullptr) {
+    source.process->ApplyConnection(frame.connection());
+  } else if (frame.has_hang_verdict()) {
+    job.ApplyVerdict(frame.hang_verdict());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<RunSource> OpenSource(const Segment& segment) {
+  absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(segment.path);
+  if (!file.ok()) return file.status();
+  RunSource source;
+  source.file = *std::move(file);
+  source.log = segment.log;
+  source.reader = std::make_unique<RunLogReader>(segment.name, *source.file);
+  return source;
+}
+
+void Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Replayed& replayed,
+                BatchWatcher watch) {
+  while (true) {
+    RunSource* earliest = nullptr;
+    for (RunSource* source : sources) {
+      if (!source->done && (earliest == nullptr || source->reader->last_ns() < earliest->reader->last_ns())) {
+        earliest = source;
+      }
+    }
+    if (earliest == nullptr) return;
+    Step(*earliest, job, replayed, watch);
+  }
+}
+
+}  // namespace gpuprobe::store
