@@ -8,7 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "collector/analysis/build_report.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
@@ -33,20 +33,13 @@ namespace {
 
 constexpr char kReport[] = "report";
 
-std::string HtmlPage(const model::JobModel& job, const analysis::Report& report,
-                     const std::string& directory) {
-  const absl::StatusOr<store::RunFiles> files = store::ListRun(directory);
-  return page::Page(job, report, files.ok() ? *files : store::RunFiles{});
-}
-
 // Until a signal.
 int Serve(http::Server& server, const model::JobModel& job, const analysis::Report& report,
-          const std::string& directory) {
+          const store::RunFiles& files, const std::string& name) {
   const absl::StatusOr<recording::SignalFd> signals = recording::SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kReport, signals.status(), kFailed);
-  const absl::StatusOr<store::RunFiles> files = store::ListRun(directory);
-  SayError(absl::StrCat("serving ", directory, " on ", server.Url(), ", until Ctrl-C"));
-  recording::ServeFinished(server, job, report, files.ok() ? *files : store::RunFiles{}, signals->fd());
+  SayError(absl::StrCat("serving ", name, " on ", server.Url(), ", until Ctrl-C"));
+  recording::ServeFinished(server, job, report, files, signals->fd());
   return kDone;
 }
 
@@ -54,12 +47,12 @@ int Serve(http::Server& server, const model::JobModel& job, const analysis::Repo
 
 int ReportMain(const Arguments& arguments) {
   CLI::App app("Reports on a recorded run, from its logs", "gpuprobe report");
-  std::string directory;
+  std::vector<std::string> directories;
   bool json = false;
   bool html = false;
   bool steps = false;
   bool ranks = false;
-  app.add_option("DIR", directory, "run directory")->required();
+  app.add_option("DIR", directories, "run directory; several: the hosts of one job")->required();
   app.add_flag("--json", json, "print report.json");
   app.add_flag("--ranks", ranks, "with --json: include full detail for every rank, even beyond 1 MB")
       ->needs("--json");
@@ -83,11 +76,13 @@ int ReportMain(const Arguments& arguments) {
     return Fail(kReport, "--serve prints no report: leave out --json and --html", kUsage);
   const absl::StatusOr<std::unique_ptr<http::Server>> server = serve.Listen();
   if (!server.ok()) return Fail(kReport, server.status(), kFailed);
-  std::optional<Progress> progress(std::in_place, std::vector{directory});
-  marker.TakeFrom(directory);
+  std::optional<Progress> progress(std::in_place, directories);
+  for (const std::string& directory : directories) marker.TakeFrom(directory);
   model::JobModel job;
   job.SetStepMarker(marker.marker);
-  const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);
+  const absl::StatusOr<store::RunFiles> files = store::ListRuns(directories);
+  if (!files.ok()) return Fail(kReport, files.status(), kFailed);
+  const absl::StatusOr<store::Replayed> replayed = store::Replay(*files, job);
   if (!replayed.ok()) return Fail(kReport, replayed.status(), kFailed);
   analysis::ReportInput input;
   input.collector_version = recording::Version();
@@ -96,21 +91,23 @@ int ReportMain(const Arguments& arguments) {
   input.hang_after_ns = rank_options.after_ns();
   input.link_peak = rank_options.link_peak;
   input.detail_since_ns = replayed->detail_since_ns;
+  const std::string name = absl::StrJoin(directories, " ");
   for (const store::Damage& damage : replayed->damages) {
     input.damaged_logs.push_back(DamageLine(damage));
-    Fail(kReport, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
+    Fail(kReport, absl::StrCat(name, ": ", DamageLine(damage)), kFailed);
   }
   const analysis::Report report = analysis::BuildReport(job, input);
   if (*server != nullptr) {
     progress.reset();
-    return Serve(**server, job, report, directory);
+    return Serve(**server, job, report, *files, name);
   }
-  const std::string page_path = directory + "/report.html";
+  const std::string page_path = directories.size() == 1 ? directories.front() + "/report.html" : "";
   const bool whole = ranks || steps;
   const std::string text =
       json   ? (whole ? render::JsonReport(report) : render::JsonReportFiles(report).report)
-      : html ? HtmlPage(job, report, directory)
-             : render::TextReport(report, std::filesystem::exists(page_path) ? page_path : "",
+      : html ? page::Page(job, report, *files)
+             : render::TextReport(report,
+                                  !page_path.empty() && std::filesystem::exists(page_path) ? page_path : "",
                                   render::Layout(ScreenOf(STDOUT_FILENO, color.no_color)));
   PrintForPeople(text);
   return kDone;

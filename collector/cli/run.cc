@@ -223,9 +223,10 @@ int PrintReport(recording::Recorder& recorder, recording::LivePage& page, record
   std::optional<std::string> of_all;
   if (whole != nullptr) of_all = TextOfAllHosts(*whole, command, options);
   if (!options.quiet && !is_alone) {
-    log::SayForPeople(of_all.has_value()
-                          ? *of_all
-                          : ReportText(report, written.ok() ? recorder.directory() + "/report.html" : "", options));
+    log::SayForPeople(
+        of_all.has_value()
+            ? *of_all
+            : ReportText(report, written.ok() ? recorder.directory() + "/report.html" : "", options));
     if (!of_all.has_value() && whole != nullptr && !options.json && written.ok())
       log::SayForPeople(
           absl::StrCat("gpuprobe: this host's part of the job; once all hosts are done: gpuprobe report ",

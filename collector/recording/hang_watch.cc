@@ -105,6 +105,7 @@ bool HangWatch::EndOf(const Told& told, const model::JobModel& job, const std::v
                    std::any_of(hangs.begin(), hangs.end(), [&](const analysis::Hang& other) {
                      return analysis::ShareWaiting(hang, other);
                    }));
+  if (!went_on && !replaced) return false;  // as when its culprit has just died: what follows is not known
   verdict.set_withdrawn(replaced);
   write_(verdict);
   if (!replaced) say_(absl::StrCat(analysis::HangOverStatement(hang), "\n"));

@@ -17,7 +17,8 @@ WholeJob::WholeJob(std::string directory, ChosenMarker marker, const HangOptions
     : directory_(std::move(directory)),
       marker_(std::move(marker)),
       run_(directory_),
-      hang_watch_(options.after_ns(), std::move(say), [](const v1::HangVerdict&) {}, layout) {}
+      hang_watch_(
+          options.after_ns(), std::move(say), [](const v1::HangVerdict&) {}, layout) {}
 
 absl::Status WholeJob::Look() {
   marker_.TakeFrom(directory_);

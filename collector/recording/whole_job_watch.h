@@ -48,7 +48,7 @@ class WholeJobWatch {
   bool ended_ = false;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool stop_ = false;     // under the mutex, as all that follows
+  bool stop_ = false;  // under the mutex, as all that follows
   bool hurries_ = false;
   analysis::LiveStatus status_;
   std::vector<std::string> recording_;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint32_t kContext = 1;
 constexpr uint64_t kLostBlock = 256;  // device records that an activity buffer loses together
-constexpr uint32_t kFirstPid = 10'000;
+// No process of Linux has such a number (at most 2^22), so that none is taken for a simulated one.
+constexpr uint32_t kFirstPid = 5'000'000;
 constexpr uint32_t kElementBytes = 2;
 constexpr char kDatatype[] = "bfloat16";
 

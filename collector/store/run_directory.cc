@@ -61,13 +61,11 @@ absl::Status LoadTotals(const std::string& path, model::JobModel& job) {
   return state.ok() ? job.LoadState(*state) : state.status();
 }
 
-absl::StatusOr<Replayed> ReplayWatched(const std::string& path, model::JobModel& job, BatchWatcher watch) {
-  absl::StatusOr<RunFiles> files = ListRun(path);
-  if (!files.ok()) return files.status();
+absl::StatusOr<Replayed> ReplayWatched(const RunFiles& files, model::JobModel& job, BatchWatcher watch) {
   Replayed replayed;
-  const uint32_t first = files->FirstGeneration();
+  const uint32_t first = files.FirstGeneration();
   uint32_t from = 0;
-  for (auto it = files->totals.rbegin(); it != files->totals.rend() && from == 0; ++it) {
+  for (auto it = files.totals.rbegin(); it != files.totals.rend() && from == 0; ++it) {
     const absl::Status loaded = LoadTotals(it->second, job);
     if (loaded.ok()) {
       from = it->first;
@@ -79,7 +77,7 @@ absl::StatusOr<Replayed> ReplayWatched(const std::string& path, model::JobModel&
   }
   replayed.from_start = from == 0 && first == 1;
   std::map<uint32_t, std::vector<RunSource>> generations;
-  for (const Segment& segment : files->segments) {
+  for (const Segment& segment : files.segments) {
     absl::StatusOr<RunSource> source = OpenSource(segment);
     if (!source.ok()) return source.status();
     generations[segment.generation].push_back(*std::move(source));
@@ -179,14 +177,25 @@ absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job) {
 
 absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job, BatchWatcher watch,
                                 absl::FunctionRef<void()> forget) {
-  absl::StatusOr<Replayed> replayed = ReplayWatched(path, job, watch);
+  const absl::StatusOr<RunFiles> files = ListRun(path);
+  if (!files.ok()) return files.status();
+  return Replay(*files, job, watch, forget);
+}
+
+absl::StatusOr<Replayed> Replay(const RunFiles& files, model::JobModel& job) {
+  return Replay(files, job, kWatchNothing, [] {});
+}
+
+absl::StatusOr<Replayed> Replay(const RunFiles& files, model::JobModel& job, BatchWatcher watch,
+                                absl::FunctionRef<void()> forget) {
+  absl::StatusOr<Replayed> replayed = ReplayWatched(files, job, watch);
   if (!replayed.ok()) return replayed;
   job.Finish();
   for (int again = 0; again < model::JobModel::kReplays; ++again) {
     if (!replayed->from_start || !job.LearnedOfSteps()) break;
     job.BeginAgain();
     forget();
-    replayed = ReplayWatched(path, job, watch);
+    replayed = ReplayWatched(files, job, watch);
     if (!replayed.ok()) break;
     job.Finish();
   }
@@ -194,7 +203,9 @@ absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job, B
 }
 
 absl::StatusOr<Replayed> ReplaySoFar(const std::string& path, model::JobModel& job) {
-  return ReplayWatched(path, job, kWatchNothing);
+  const absl::StatusOr<RunFiles> files = ListRun(path);
+  if (!files.ok()) return files.status();
+  return ReplayWatched(*files, job, kWatchNothing);
 }
 
 }  // namespace gpuprobe::store

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "collector/model/job/job_model.h"
 #include "collector/store/directory.h"
+#include "collector/store/run_files.h"
 #include "collector/store/run_log_reader.h"
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -55,6 +56,10 @@ absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job);
 using BatchWatcher = absl::FunctionRef<void(const model::ProcessModel& process, const v1::Batch& batch)>;
 // `forget` is called when the batches watched so far are void and come again.
 absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job, BatchWatcher watch,
+                                absl::FunctionRef<void()> forget);
+// The files of a run that have been listed.
+absl::StatusOr<Replayed> Replay(const RunFiles& files, model::JobModel& job);
+absl::StatusOr<Replayed> Replay(const RunFiles& files, model::JobModel& job, BatchWatcher watch,
                                 absl::FunctionRef<void()> forget);
 
 // The same without settling it: processes may still be running.

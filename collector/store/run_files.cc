@@ -70,6 +70,25 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path, std::v
   return names;
 }
 
+// A host's part of a run becomes part of `files`.
+absl::Status Add(const std::string& host, const std::string& path, RunFiles of_host, Dropped dropped,
+                 RunFiles& files) {
+  if (of_host.segments.empty()) return absl::OkStatus();
+  if (of_host.FirstGeneration() > 1 && dropped == Dropped::kRefuse) {
+    return absl::FailedPreconditionError(absl::StrCat(path,
+                                                      " has dropped records to stay within --keep, so that "
+                                                      "it cannot be reported together with other hosts: "
+                                                      "report it alone, or record with a larger --keep"));
+  }
+  files.hosts.push_back(host);
+  for (Segment& segment : of_host.segments) {
+    segment.name = absl::StrCat(host, "/", segment.name);
+    segment.log = absl::StrCat(host, "/", segment.log);
+    files.segments.push_back(std::move(segment));
+  }
+  return absl::OkStatus();
+}
+
 // The runs in the folders, each one host's, become one.
 absl::Status AddHosts(const std::string& path, std::vector<std::string> folders, Dropped dropped,
                       RunFiles& files) {
@@ -78,21 +97,7 @@ absl::Status AddHosts(const std::string& path, std::vector<std::string> folders,
     const std::string at = absl::StrCat(path, "/", folder);
     const absl::StatusOr<std::vector<std::string>> names = NamesIn(at, nullptr);
     if (!names.ok()) return names.status();
-    RunFiles of_host = Sort(at, *names);
-    if (of_host.segments.empty()) continue;
-    if (of_host.FirstGeneration() > 1 && dropped == Dropped::kRefuse) {
-      return absl::FailedPreconditionError(absl::StrCat(at,
-                                                        " has dropped records to stay within --keep, so that "
-                                                        "it cannot be reported together with the others in ",
-                                                        path,
-                                                        ": report it alone, or record with a larger --keep"));
-    }
-    files.hosts.push_back(folder);
-    for (Segment& segment : of_host.segments) {
-      segment.name = absl::StrCat(folder, "/", segment.name);
-      segment.log = absl::StrCat(folder, "/", segment.log);
-      files.segments.push_back(std::move(segment));
-    }
+    if (absl::Status s = Add(folder, at, Sort(at, *names), dropped, files); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -131,6 +136,17 @@ absl::StatusOr<RunFiles> ListRun(const std::string& path, Dropped dropped) {
   if (files.segments.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, " is not a run directory: it holds no .gpr log; name one created by gpuprobe run or collect"));
+  }
+  return files;
+}
+
+absl::StatusOr<RunFiles> ListRuns(const std::vector<std::string>& paths) {
+  if (paths.size() == 1) return ListRun(paths.front());
+  RunFiles files;
+  for (const std::string& path : paths) {
+    absl::StatusOr<RunFiles> run = ListRun(path);
+    if (!run.ok()) return run;
+    if (absl::Status s = Add(path, path, *std::move(run), Dropped::kRefuse, files); !s.ok()) return s;
   }
   return files;
 }

@@ -34,7 +34,7 @@ struct Segment {
 struct RunFiles {
   std::vector<Segment> segments;           // by log, then by generation
   std::map<uint32_t, std::string> totals;  // path by generation
-  std::vector<std::string> hosts;          // names of the folders, if there are several runs in one
+  std::vector<std::string> hosts;          // the folders, if there are several runs in one
 
   // Above 1: earlier detail was dropped.
   uint32_t FirstGeneration() const;
@@ -49,6 +49,8 @@ enum class Dropped { kRefuse, kAllow };
 // NotFound or FailedPrecondition when `path` is not a run directory, or holds runs of which one has dropped
 // detail.
 absl::StatusOr<RunFiles> ListRun(const std::string& path, Dropped dropped = Dropped::kRefuse);
+// Several runs, each a host's part of one job, as one.
+absl::StatusOr<RunFiles> ListRuns(const std::vector<std::string>& paths);
 // The files of a run that is being recorded.
 absl::StatusOr<RunFiles> ListRun(const Directory& directory);
 

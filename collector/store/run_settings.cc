@@ -21,8 +21,10 @@ constexpr std::string_view kHangAfter = "hang-after=";
 
 absl::Status WriteRunSettings(const Directory& directory, const RunSettings& settings) {
   std::string text;
-  if (!settings.step_marker.empty()) absl::StrAppend(&text, std::string(kStepMarker), settings.step_marker, "\n");
-  if (settings.hang_after_s.has_value()) absl::StrAppend(&text, std::string(kHangAfter), *settings.hang_after_s, "\n");
+  if (!settings.step_marker.empty())
+    absl::StrAppend(&text, std::string(kStepMarker), settings.step_marker, "\n");
+  if (settings.hang_after_s.has_value())
+    absl::StrAppend(&text, std::string(kHangAfter), *settings.hang_after_s, "\n");
   return text.empty() ? absl::OkStatus() : directory.WriteFile(kFile, text);
 }
 

@@ -1,5 +1,5 @@
-// Settings of a recording that its report, or who watches it, depends on: `settings.txt` in the run's directory, lines of
-// NAME=VALUE.
+// Settings of a recording that its report, or who watches it, depends on: `settings.txt` in the run's
+// directory, lines of NAME=VALUE.
 //
 // They belong to the run, not to a process's log. A run without the file was recorded without such settings.
 #pragma once
@@ -14,7 +14,7 @@
 namespace gpuprobe::store {
 
 struct RunSettings {
-  std::string step_marker;  // as --step-marker took it; empty: none
+  std::string step_marker;               // as --step-marker took it; empty: none
   std::optional<uint64_t> hang_after_s;  // that a collective may wait; none: the default
 };
 

@@ -77,7 +77,7 @@ class CommandLine(harness.EndToEndTest):
         self.refused("run", "--out", "", "--", TRUE, says="--out: must not be empty")
         self.refused("run", "--hang-after", "--", TRUE, says="--hang-after needs a value")
         self.refused("collect", "--socket", "", says="--socket: must not be empty")
-        self.refused("report", self.cwd, "another", says='unexpected argument "another"')
+        self.refused("export", self.cwd, "another", says='unexpected argument "another"')
 
     def test_top_says_what_a_directory_is(self):
         self.refused("top", "nodir", says="nodir: no such directory", code=1)

@@ -1,7 +1,6 @@
 """A job on several hosts that record into one directory. Each host is a UTS namespace with a name of its own."""
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -60,6 +59,9 @@ class SeveralHosts(harness.EndToEndTest):
         self.assertEqual(again["findings"], report["findings"])
         self.assertEqual(again["steps"], report["steps"])
         self.assertEqual([rank["kernels"] for rank in again["ranks"]], [rank["kernels"] for rank in report["ranks"]])
+        # The same from directories that were copied together, or named one by one.
+        apart = self.run_well([GPUPROBE, "report", *(os.path.join(self.out, name) for name in HOSTS), "--json"]).stdout
+        self.assertEqual(json.loads(apart), again)
         # Everything that reads a run reads this one.
         self.assertEqual({record["rank"] for record in self.export(self.out)}, {0, 1, 2, 3})
         count = self.run_well([GPUPROBE, "query", self.out, "SELECT count(DISTINCT rank) AS ranks FROM kernel", "--format", "jsonl"]).stdout
@@ -84,10 +86,12 @@ class SeveralHosts(harness.EndToEndTest):
         pid = next(rank["pid"] for rank in seen if rank["rank"] == 3)
         os.kill(pid, signal.SIGSTOP)
         stopped = time.monotonic()
-        harness.wait_until(lambda: re.search(r"HANG  Rank 3 has been stopped", hosts["n1"].so_far().decode()), "hang")
+        harness.wait_until(lambda: "HANG  Rank 3 has been stopped" in hosts["n1"].so_far().decode(), "hang")
         print(f"named after {time.monotonic() - stopped:.1f} s, the limit is 3 s")
         self.assertIn("HANG  Rank 3 has been stopped", self.run_well(top).stdout.decode())
-        for rank in seen:
+        os.kill(pid, signal.SIGKILL)
+        harness.wait_until(lambda: "DEAD  Rank 3 was killed by SIGKILL" in hosts["n1"].so_far().decode(), "death")
+        for rank in seen[:3]:
             os.kill(rank["pid"], signal.SIGKILL)
         for program in hosts.values():
             program.wait(harness.LIMIT_S)

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <random>
 
 #include "collector/analysis/build_report.h"
 #include "collector/render/json_report.h"
+#include "collector/store/growing_run.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
 #include "collector/store/run_resume.h"
@@ -137,8 +139,10 @@ TEST(ModelState, DamagedBytesAreRefusedOrHarmless) {
 
 class RunRecordingTest : public ::testing::Test {
  protected:
-  // Records `steps` of the job in at most `keep_bytes`, and what the live report says in expected_.
-  void Record(uint64_t keep_bytes, int steps) {
+  // Records `steps` of the job in at most `keep_bytes`, and what the live report says in expected_. `look` is
+  // called after every frame.
+  void Record(
+      uint64_t keep_bytes, int steps, const std::function<void()>& look = [] {}) {
     const Directory directory = *Directory::Make(dir_.path());
     RunRecording recording(directory, "test", keep_bytes, kStart);
     model::JobModel job;
@@ -168,6 +172,7 @@ class RunRecordingTest : public ::testing::Test {
       uint64_t size = 0;
       for (const auto& file : std::filesystem::directory_iterator(dir_.path())) size += file.file_size();
       largest_ = std::max(largest_, size);
+      look();
     }
     ASSERT_TRUE(recording.Close().ok());
     EXPECT_EQ(recording.unrecorded_frames(), 0u);
@@ -221,6 +226,44 @@ TEST_F(RunRecordingTest, BeyondItsSizeDetailGoesAndTotalsStay) {
   EXPECT_EQ(ReportOf(job), expected_);
   EXPECT_GT(replayed->detail_since_ns, kStart);
   EXPECT_EQ(replayed->detail_since_ns, detail_since_ns_) << "as the live report says";
+}
+
+TEST_F(RunRecordingTest, WhoReadsItAsItGrowsHasAllOfIt) {
+  GrowingRun growing(dir_.path());
+  model::JobModel job;
+  int frames = 0;
+  Record(kKeep, kSteps, [&] {
+    if (++frames % 7 == 0) {
+      ASSERT_TRUE(growing.Look(job).ok());
+    }
+  });
+  EXPECT_GT(Files().FirstGeneration(), 1u) << "some was dropped";
+  ASSERT_TRUE(growing.Look(job).ok());
+  ASSERT_TRUE(growing.Look(job).ok()) << "nothing is read twice";
+  job.Finish();
+  EXPECT_EQ(ReportOf(job), expected_);
+}
+
+TEST_F(RunRecordingTest, AChunkThatIsNotWholeIsReadWhenItIs) {
+  Record(uint64_t{1} << 30, 20);
+  const TempDir copy;
+  GrowingRun growing(copy.path());
+  model::JobModel job;
+  EXPECT_FALSE(growing.Look(job).ok()) << "there is no run yet";
+  const RunFiles files = Files();
+  for (uint64_t size = 0, largest = 1; size < largest; size += 997) {
+    for (const Segment& segment : files.segments) {
+      largest = std::max<uint64_t>(largest, std::filesystem::file_size(segment.path) + 997);
+      std::ifstream from(segment.path, std::ios::binary);
+      std::string bytes(size, '\0');
+      from.read(bytes.data(), static_cast<std::streamsize>(size));
+      bytes.resize(static_cast<size_t>(from.gcount()));
+      std::ofstream(std::filesystem::path(copy.path()) / segment.name, std::ios::binary) << bytes;
+    }
+    ASSERT_TRUE(growing.Look(job).ok());
+  }
+  job.Finish();
+  EXPECT_EQ(ReportOf(job), expected_);
 }
 
 TEST_F(RunRecordingTest, EverySegmentCanBeReadAlone) {
