@@ -2,10 +2,11 @@
 import os
 import re
 import signal
+import subprocess
 
 import harness
 from harness import GPUPROBE, wait_until
-from pytorch import SLOW_HOST, PyTorchTest, main
+from pytorch import SLOW_HOST, PyTorchTest, free_port, main
 
 RANKS = 2
 
@@ -63,6 +64,31 @@ class Failures(PyTorchTest):
             line, = (number for number, text in enumerate(file, 1) if "time.sleep" in text)
         self.assertRegex(program.so_far().decode(), rf"in\s+Python\s+it\s+is\s+in\s+<module>\s+\(\S+/hang\.py:{line}\)")
         self.assertEqual(report["hangs"][0]["ranks"][0]["python"][0]["line"], line)
+
+    def test_a_rank_with_more_to_compute_on_another_host(self):
+        """torchrun on two hosts, UTS namespaces here, that record into one directory; the host of rank 0 reports on both."""
+        if subprocess.run(["unshare", "--uts", "hostname", "n1"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest("no namespace can be made here")
+        out = self.path("shared")
+        launcher = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--local-addr", "127.0.0.1")
+        command = [GPUPROBE, "run", "--out", out, "--", *self.sample("slow_rank", RANKS, launcher=launcher)]
+        hosts = [self.start(["unshare", "--uts", "sh", "-c", 'hostname "$1"; shift; exec "$@"', "sh", name, *command], devices=RANKS) for name in ("n1", "n2")]
+        said = []
+        for host in hosts:
+            finished = host.wait()
+            self.assertEqual(finished.returncode, 0, str(finished))
+            said.append(finished.stderr.decode())
+        self.assert_nothing_runs()
+        other, all_hosts = sorted(said, key=len)
+        self.assertRegex(other, f"^gpuprobe: recorded in {out}/n[12]; n[12], where rank 0 is, reports on all hosts\n$")
+        self.assertRegex(all_hosts, r"gpuprobe: 4 ranks on \d GPUs of 2 hosts in ")
+        report = self.report(out)
+        self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1, 2, 3])
+        self.assertEqual(len({rank["host"] for rank in report["ranks"][:2]}), 1)
+        self.assertNotEqual(report["ranks"][0]["host"], report["ranks"][3]["host"])
+        with self.undisturbed(report):
+            self.assertEqual(report["findings"][0]["id"], "straggler-more-work", all_hosts)
+            self.assertIn("rank 3", report["findings"][0]["statement"])
 
     def test_a_rank_with_more_to_compute(self):
         report = self.record(self.sample("slow_rank", RANKS), RANKS)
