@@ -130,6 +130,8 @@ class Line {
   std::map<Function, Lines> lines_;
 };
 
+constexpr uint64_t kFewestInCall = 2;
+
 class Lines {
  public:
   void Add(const model::ProcessModel& process, const HostPlace& place, double ns, uint64_t samples) {
@@ -148,6 +150,8 @@ class Lines {
       all_ns += line.ns();
       out.push_back(line.Report(key, steps));
       out.back().of_samples = samples_;
+      // The call is measured, but one sample near it does not say who makes it.
+      if (!out.back().call.empty() && out.back().samples < kFewestInCall) out.back().python.clear();
     }
     for (HostPlaceReport& place : out) place.share = all_ns > 0 ? place.ns_per_step * steps / all_ns : 0;
     std::stable_sort(out.begin(), out.end(), [](const HostPlaceReport& a, const HostPlaceReport& b) {

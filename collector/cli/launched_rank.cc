@@ -48,19 +48,10 @@ int32_t RanksHere(Lookup variable, const Launcher& launcher) {
   return ranks > 0 ? ranks : 0;
 }
 
-bool HasVariable(pid_t pid, const std::string& assignment) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/environ"), std::ios::binary);
-  for (std::string entry; std::getline(file, entry, '\0');) {
-    if (entry == assignment) return true;
-  }
-  return false;
-}
-
 // The nearest ancestor that does not have our rank, or that we may not inspect because it is another user's.
 pid_t FindLauncher(const char* variable, const char* value) {
-  const std::string assignment = absl::StrCat(variable, "=", value);
   pid_t pid = getppid();
-  while (pid > 1 && HasVariable(pid, assignment)) pid = StatOf(pid).parent;
+  while (pid > 1 && HasVariable(pid, variable, value)) pid = StatOf(pid).parent;
   return pid;
 }
 
@@ -73,6 +64,23 @@ std::string JobOfLauncher(pid_t launcher, const char* variable) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> VariablesOf(pid_t pid) {
+  std::map<std::string, std::string> variables;
+  std::ifstream file(absl::StrCat("/proc/", pid, "/environ"), std::ios::binary);
+  for (std::string entry; std::getline(file, entry, '\0');) {
+    // Of two of a name, getenv finds the first.
+    if (const size_t equals = entry.find('='); equals != std::string::npos)
+      variables.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  return variables;
+}
+
+bool HasVariable(pid_t pid, const std::string& name, const std::string& value) {
+  const std::map<std::string, std::string> variables = VariablesOf(pid);
+  const auto found = variables.find(name);
+  return found != variables.end() && found->second == value;
+}
 
 int32_t TasksOnNode(const std::string& tasks_per_node, int32_t node) {
   for (std::string part : std::vector<std::string>(absl::StrSplit(tasks_per_node, ','))) {

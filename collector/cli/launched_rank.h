@@ -8,7 +8,10 @@
 // of a Slurm job, or in whatever a shell with such variables starts.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -28,6 +31,10 @@ struct LaunchedRank {
 std::optional<LaunchedRank> RankOfVariables(absl::FunctionRef<const char*(const char* name)> variable);
 // Tasks on the node with this index, from Slurm's "2(x3),1"; 0: not there.
 int32_t TasksOnNode(const std::string& tasks_per_node, int32_t node);
+
+// Of a process that may be read; else empty, or false.
+std::map<std::string, std::string> VariablesOf(pid_t pid);
+bool HasVariable(pid_t pid, const std::string& name, const std::string& value);
 
 // This process.
 std::optional<LaunchedRank> FindLaunchedRank();

@@ -13,6 +13,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/live_run.h"
 #include "collector/cli/output.h"
+#include "collector/cli/ranks_beside.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
 #include "collector/cli/stacks_screen.h"
@@ -27,6 +28,7 @@ constexpr char kStacks[] = "stacks";
 struct StacksOptions {
   std::vector<std::string> targets;
   bool native = false;
+  bool all_ranks = false;
   bool all_threads = false;
   bool json = false;
   ColorOption color;
@@ -64,7 +66,17 @@ absl::StatusOr<Targets> RanksOf(const std::string& directory) {
   return targets;
 }
 
-absl::StatusOr<Targets> FindTargets(const std::vector<std::string>& names) {
+absl::StatusOr<Targets> RanksBesideProcess(pid_t pid) {
+  const absl::StatusOr<std::vector<RankBeside>> ranks = RanksBeside(pid);
+  if (!ranks.ok()) return ranks.status();
+  Targets targets;
+  for (const RankBeside& rank : *ranks)
+    targets.here.push_back({.pid = rank.pid, .label = absl::StrCat("rank ", rank.rank)});
+  return targets;
+}
+
+// `all_ranks`: for a process those of its job.
+absl::StatusOr<Targets> FindTargets(const std::vector<std::string>& names, bool all_ranks) {
   if (names.empty()) {
     const std::string run = NewestLiveRun();
     if (run.empty()) {
@@ -76,11 +88,12 @@ absl::StatusOr<Targets> FindTargets(const std::vector<std::string>& names) {
   Targets all;
   for (const std::string& name : names) {
     int32_t pid = 0;
-    if (absl::SimpleAtoi(name, &pid) && pid > 0) {
+    const bool is_process = absl::SimpleAtoi(name, &pid) && pid > 0;
+    if (is_process && !all_ranks) {
       all.here.push_back({.pid = pid, .label = ""});
       continue;
     }
-    absl::StatusOr<Targets> ranks = RanksOf(name);
+    absl::StatusOr<Targets> ranks = is_process ? RanksBesideProcess(pid) : RanksOf(name);
     if (!ranks.ok()) return ranks.status();
     all.here.insert(all.here.end(), ranks->here.begin(), ranks->here.end());
     all.elsewhere.insert(all.elsewhere.end(), ranks->elsewhere.begin(), ranks->elsewhere.end());
@@ -105,13 +118,15 @@ int StacksMain(const Arguments& arguments) {
   app.add_flag("--native", options.native,
                "functions of C and C++, too, with file and line where there is debug information; stops each "
                "thread, most often for less than a millisecond, and says for how long");
+  app.add_flag("--all-ranks", options.all_ranks,
+               "of a process: all ranks of its job on this host, as its launcher numbered them");
   app.add_flag("--all-threads", options.all_threads,
                "of several processes: all threads that run Python (with --native, all threads), not only the "
                "main ones");
   app.add_flag("--json", options.json, "print JSON for tools");
   options.color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
-  const absl::StatusOr<Targets> targets = FindTargets(options.targets);
+  const absl::StatusOr<Targets> targets = FindTargets(options.targets, options.all_ranks);
   if (!targets.ok()) return Fail(kStacks, targets.status(), kFailed);
   std::vector<LabelledStacks> processes;
   std::vector<std::string> ended;

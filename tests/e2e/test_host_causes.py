@@ -27,9 +27,9 @@ class HostCauses(PyTorchTest):
         report = self.report(out)
         return report, "\n".join(f"[{f['id']}] {f['statement']} {f['evidence']} > {f['advice']}" for f in report["findings"])
 
-    def check(self, kind, finding, *words, ranks=1, annotated=False):
-        """Without NVTX ranges; `annotated`: with them, too, where they lie around what is slow."""
-        for arguments in ((), ("--annotate",))[:1 + annotated]:
+    def check(self, kind, finding, *words, ranks=1):
+        """Without NVTX ranges, and with ranges around the parts of a step."""
+        for arguments in ((), ("--annotate",)):
             with self.subTest(kind=kind, arguments=arguments):
                 report, told = self.first_of(kind, ranks, *arguments)
                 with self.undisturbed(report):
@@ -49,13 +49,13 @@ class HostCauses(PyTorchTest):
         self.check("checkpoint", "long-steps straggler-late-launch straggler-intermittent", "writes a checkpoint", "rank 0", ranks=2)
 
     def test_an_evaluation_on_one_rank(self):
-        self.check("evaluation", "long-steps straggler-late-launch straggler-intermittent straggler-unexplained", "in evaluate", "rank 0", ranks=2, annotated=True)
+        self.check("evaluation", "long-steps straggler-late-launch straggler-intermittent straggler-unexplained", "in evaluate", "rank 0", ranks=2)
 
     def test_values_that_are_read(self):
-        self.check("item", "sync-in-loop", "cuStreamSynchronize", annotated=True)
+        self.check("item", "sync-in-loop", "cuStreamSynchronize")
 
     def test_a_slow_dataset_in_the_main_process(self):
-        self.check("dataset", "input-bound", "it loads data", annotated=True)
+        self.check("dataset", "input-bound", "it loads data")
 
     def test_a_slow_dataset_in_workers(self):
         self.check("workers", "input-bound", "it loads data")
@@ -64,7 +64,7 @@ class HostCauses(PyTorchTest):
         self.check("lock", "host-pause", "it waits for another thread: main")
 
     def test_pythons_lock_that_another_thread_holds(self):
-        self.check("gil", "host-pause launch-bound input-bound", "waiting for Python's lock (GIL), which another thread holds in crunch", annotated=True)
+        self.check("gil", "host-pause launch-bound input-bound", "waiting for Python's lock (GIL), which another thread holds in crunch")
 
     def test_a_rank_without_a_processor_of_its_own(self):
         """What stretches everything that a host does may also be seen as what it does; one of the findings says it."""

@@ -91,6 +91,7 @@ class SeveralHosts(harness.EndToEndTest):
         self.assertIn("HANG  Rank 3 has been stopped", self.run_well(top).stdout.decode())
         os.kill(pid, signal.SIGKILL)
         harness.wait_until(lambda: "DEAD  Rank 3 was killed by SIGKILL" in hosts["n1"].so_far().decode(), "death")
+        self.assertNotIn("HANG over", hosts["n1"].so_far().decode())
         for rank in seen[:3]:
             os.kill(rank["pid"], signal.SIGKILL)
         for program in hosts.values():

@@ -161,6 +161,35 @@ class Stacks(harness.EndToEndTest):
         process, = self.stacks(program.pid)
         return [frame["function"] for frame in process["threads"][0]["frames"]], process.get("no_python_stacks"), program
 
+    def test_the_ranks_beside_a_process(self):
+        """Those of the same launcher, without the workers that a rank has started, and nobody else's."""
+        python = max(PYTHONS.values())
+        worker = "import os, sys\nif os.fork() == 0:\n os.environ['WORKER'] = '1'\n" + PARKS
+        script = " ".join(f"RANK={rank} WORLD_SIZE=3 {python} -c \"$PROGRAM\" & " for rank in range(3)) + "wait"
+        jobs = [self.start(["bash", "-c", script], env={"PROGRAM": worker}) for _ in range(2)]
+
+        def ranks():
+            found = {}
+            for pid in harness.processes_of_session(jobs[0].pid):
+                parent = int(harness.read_proc(pid, "stat").rpartition(b")")[2].split()[1])
+                rank = re.search(rb"\0RANK=(\d)\0", b"\0" + harness.read_proc(pid, "environ"))
+                if parent == jobs[0].pid and rank and b"PROGRAM" not in harness.read_proc(pid, "cmdline"):
+                    found[int(rank[1])] = pid
+            return found if len(found) == 3 else None
+
+        pids = harness.wait_until(ranks, "three ranks")
+        harness.wait_until(lambda: all(len(self.stacks(pid)[0]["threads"][0]["frames"]) == 2 for pid in pids.values()), "parked ranks")
+        seen = json.loads(self.run_well([harness.GPUPROBE, "stacks", str(pids[1]), "--all-ranks", "--json"]).stdout)
+        self.assertEqual([(process["label"], process["pid"]) for process in seen], [(f"rank {rank}", pids[rank]) for rank in range(3)])
+        text = self.run_well([harness.GPUPROBE, "stacks", str(pids[2]), "--all-ranks"]).stdout.decode()
+        self.assertIn("3 of 3, in nanosleep: rank 0, rank 1, rank 2\n", text)
+        alone = self.start([python, "-c", PARKS])
+        refused = self.run_program([harness.GPUPROBE, "stacks", str(alone.pid), "--all-ranks"])
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(f"process {alone.pid} is no rank of a job on this host", refused.stderr.decode())
+        for program in (*jobs, alone):
+            program.kill()
+
     def test_an_interpreter_that_a_program_embeds(self):
         places = ("/usr/lib/*-linux-gnu", os.path.expanduser("~/.pyenv/versions/3.*/lib"))
         libraries = [path for place in places for path in glob.glob(place + "/libpython3.*.so.1.0") if re.search(r"libpython3\.(8|9|1[0-4])\.", path)]

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/hangs/process_state.h"
+#include "collector/analysis/host_time.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 #include "collector/report/report.h"
@@ -15,6 +17,10 @@ namespace gpuprobe::analysis {
 namespace {
 
 using model::StepPart;
+
+constexpr char kKeepsMore[] =
+    "See what this goes through that becomes longer from step to step: lists that are kept, hooks that are "
+    "registered again, a graph that is kept alive.";
 
 struct GrowthWords {
   StepPart part;
@@ -44,6 +50,33 @@ constexpr GrowthWords kPartWords[] = {
     {StepPart::kPause, true, "pauses of the host", kHostGrows},
     {StepPart::kLaunchGap, false, "gaps between launch and start", kHostGrows},
 };
+
+// The idle time that is this part of a step.
+std::optional<model::IdleCause> CauseOf(StepPart part) {
+  switch (part) {
+    case StepPart::kHostBound:
+      return model::IdleCause::kHostBound;
+    case StepPart::kInput:
+      return model::IdleCause::kInput;
+    case StepPart::kSync:
+      return model::IdleCause::kSync;
+    case StepPart::kMemory:
+      return model::IdleCause::kMemory;
+    case StepPart::kPause:
+      return model::IdleCause::kPause;
+    default:
+      return std::nullopt;
+  }
+}
+
+// What the host does in most of that idle time of the whole run. Samples do not say when in the run they were
+// taken; but what grows is in the end most of it.
+const HostPlaceReport* PlaceOf(const Report& report, StepPart part) {
+  const std::optional<model::IdleCause> cause = CauseOf(part);
+  const HostTimeReport* time = cause.has_value() ? HostTimeOf(report.host_time, *cause) : nullptr;
+  const HostPlaceReport* place = time == nullptr ? nullptr : ExplainedBy(time->places);
+  return place == nullptr || place->no_cpu ? nullptr : place;
+}
 
 const GrowthWords& WordsOf(StepPart part) {
   return *std::find_if(std::begin(kPartWords), std::end(kPartWords),
@@ -116,6 +149,10 @@ void GrowingSteps(const Report& report, std::vector<Finding>& out) {
     advice = kernel.advice;
   } else if (most != nullptr) {
     advice = most->advice;
+    if (const HostPlaceReport* place = PlaceOf(report, most->part); place != nullptr) {
+      absl::StrAppend(&evidence, " Over the run, in most of that time ", HostDoesWhat(*place), ".");
+      advice = AdviceFor(*place, kKeepsMore);
+    }
   }
   if (g.rank.has_value())
     absl::StrAppend(&evidence, " It grows on rank ", *g.rank,

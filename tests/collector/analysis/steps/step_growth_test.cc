@@ -187,6 +187,27 @@ TEST(GrowingStepsFinding, SaysFromWhatToWhatAndWhatGrows) {
   EXPECT_TRUE(Of("growing-steps", r).empty());
 }
 
+TEST(GrowingStepsFinding, NamesTheLineThatTheHostIsInMostOfThatTime) {
+  Report r = Growing(StepPart::kPause);
+  HostPlaceReport place;
+  place.python = {{.function = "total", .file = "train.py", .line = 71}};
+  place.ns_per_step = 4e6;
+  place.share = 0.8;
+  place.samples = place.of_samples = 9;
+  HostTimeReport time{.cause = model::IdleCause::kPause, .ns_per_step = 5e6};
+  time.samples = 9;
+  time.places = {place};
+  r.host_time = {time};
+  const Finding f = Of("growing-steps", r)[0];
+  EXPECT_EQ(f.evidence,
+            "What grows: pauses of the host (9.00 ms). Over the run, in most of that time it is in total "
+            "(train.py:71) (in 9 of 9 samples).");
+  EXPECT_THAT(f.advice, StartsWith("See what this goes through"));
+  r.host_time[0].cause = model::IdleCause::kInput;
+  EXPECT_THAT(Of("growing-steps", r)[0].advice, StartsWith("The host does more in each step"))
+      << "of another cause";
+}
+
 TEST(GrowingStepsFinding, TellsMoreWorkFromTheSameLaunchesThatTakeLonger) {
   Report r = Growing(StepPart::kCompute);
   r.step_growth->kernel = "Attention";

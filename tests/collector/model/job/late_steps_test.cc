@@ -57,6 +57,17 @@ TEST(LateSteps, StepsThatMostRanksDidNotTellOfAreNotCompared) {
   EXPECT_EQ(ranks[7].steps, 6u);
 }
 
+TEST(LateSteps, OfTwoRanksADelayThatEachHasInAnotherStepCountsOnce) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 20; ++step) {
+    steps.Add(step, 0, Told(true, step == 9));
+    steps.Add(step, 1, Told(false, step == 10));
+  }
+  const Distribution lengths = steps.Summarize().long_steps.lengths_ns();
+  EXPECT_EQ(lengths.total(), 20u * 1000 + 300);
+  EXPECT_EQ(lengths.Summarize().max, 1150u);
+}
+
 TEST(LateSteps, TheLongestAreKeptWithWhoWasLate) {
   LateSteps steps;
   for (uint64_t step = 0; step < 1000; ++step) {
