@@ -345,8 +345,10 @@ void InputBound(const Report& report, std::vector<Finding>& out) {
                          : "until a copy to the GPU begins the step, or in a range that is named after "
                            "loading.",
                      host.Besides()),
-                 .advice = "Use more data-loader workers, prefetching, pinned memory, or preprocessing ahead "
-                           "of time; check whether the storage keeps up.",
+                 .advice = host.place != nullptr && host.place->no_cpu
+                               ? AdviceFor(*host.place, "")
+                               : "Use more data-loader workers, prefetching, pinned memory, or preprocessing "
+                                 "ahead of time; check whether the storage keeps up.",
                  .cost_ns_per_step = input_ns});
 }
 
@@ -463,15 +465,17 @@ void HostPause(const Report& report, std::vector<Finding>& out) {
   }
   const HostCause host = HostCauseOf(report, model::IdleCause::kPause);
   if (host.place != nullptr) {
-    out.push_back({.statement = absl::StrFormat(
-                       "The GPUs wait %s per step (%s of the step) while the host launches nothing%s.",
-                       Duration(pause_ns), OfTheStep(report, pause_ns), host.Text()),
-                   .evidence = absl::StrCat(
-                       copies ? absl::StrCat(Duration(after_copy_ns), " of it follow copies to the host.")
-                              : "No synchronising call and no copy is around these pauses.",
-                       host.Besides()),
-                   .advice = AdviceFor(*host.place, kDoItElsewhere),
-                   .cost_ns_per_step = pause_ns});
+    out.push_back(
+        {.statement =
+             absl::StrFormat("The GPUs wait %s per step (%s of the step) while the host launches nothing%s.",
+                             Duration(pause_ns), OfTheStep(report, pause_ns), host.Text()),
+         .evidence = absl::StrCat(
+             copies ? absl::StrCat(Duration(after_copy_ns), " of it follow copies to the host.")
+             : host.place->call.empty() ? "No synchronising call and no copy is around these pauses."
+                                        : "Nothing runs on the GPU while that call goes on.",
+             host.Besides()),
+         .advice = AdviceFor(*host.place, kDoItElsewhere),
+         .cost_ns_per_step = pause_ns});
     return;
   }
   out.push_back(
