@@ -27,6 +27,7 @@ WAYS = {
     "without_plt": (program("hard_way_noplt", "operations"), 2),
     "local_and_dlsym": (program("hard_way_dlsym", "operations"), 2),
     "deepbind": (program("hard_way_deepbind", os.path.join(PROGRAMS, "hard_way_module.so"), "operations"), 2),
+    "half_loaded": (program("hard_way_late", os.path.join(PROGRAMS, "hard_way_slow_module.so"), "operations"), 2),
     "function_pointers": (program("hard_way_table", "operations"), 2),
     "ctypes": (["/usr/bin/env", "python3", "-B", PYTHON], 2),
     "dlsym_before_cuda": (program("hard_way_dlsym", "early"), 2),
@@ -78,13 +79,13 @@ class HardWay(harness.EndToEndTest):
             file.write(content.replace(b"\0libnccl.so.2\0", b"\0libnccm.so.2\0"))
         return path
 
-    def record(self, command, devices, loading):
+    def record(self, command, devices, loading, env=None):
         """Returns the finished program and the run directory."""
         if loading == "run":
             out = self.path("out")
-            return self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=devices, env=PATIENT), out
+            return self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=devices, env={**PATIENT, **(env or {})}), out
         collector = harness.Collector(self)
-        finished = self.run_well(command, devices=devices, env={**collector.env(), loading: LIBRARY})
+        finished = self.run_well(command, devices=devices, env={**collector.env(), loading: LIBRARY, **(env or {})})
         self.assertEqual(collector.stop().returncode, 0)
         return finished, collector.out
 
@@ -96,7 +97,8 @@ class HardWay(harness.EndToEndTest):
             self.skipTest("a sanitizer's run-time ends programs that call dlopen with RTLD_DEEPBIND")
         if COPY in command:
             command = [*command[:-1], self.second_copy()]
-        finished, out = self.record(command, devices, loading)
+        # Its own thread looks at the module before the loader is done.
+        finished, out = self.record(command, devices, loading, {"GPUPROBE_FLUSH_MS": "50"} if way == "half_loaded" else None)
         self.assert_nothing_runs()
         issued = int(re.search(rb": (\d+) calls", finished.stdout).group(1))
         happened, captured = self.truth(), self.export(out)
@@ -105,7 +107,7 @@ class HardWay(harness.EndToEndTest):
         self.assertEqual(self.differences(happened, captured), [])
         if "static" not in way and way != "dlsym_before_cuda":  # NCCL tells its plugin neither of parents nor of what becomes of communicators
             self.assertEqual(truth.communicator_differences(happened, captured), [])
-        if way in ("lazily_bound", "linked_and_a_copy"):  # not from NCCL's plugin interface, which tells less
+        if way in ("lazily_bound", "linked_and_a_copy", "half_loaded"):  # not from NCCL's plugin interface, which tells less
             self.assertLessEqual({record["source"] for record in captured if record["kind"] == "collective"}, {"interposed", "relocation"})
         report = self.report(out)
         self.assert_no_loss(report)

@@ -46,6 +46,9 @@ constexpr uint32_t kScansAfterChange = 2;
 
 constinit std::atomic<bool> patching{false};
 constinit std::atomic<uint64_t> scanned_adds{0};
+// What was loaded after so many objects was scanned by a thread that did not load it, perhaps before the
+// loader was done with it. Beyond scanned_adds: nothing was.
+constinit std::atomic<uint64_t> seen_early{UINT64_MAX};
 constinit std::atomic<uint32_t> scans_left{0};
 constinit std::atomic<uint32_t> retries{0};
 constinit std::atomic<bool> postponed{false};  // by the last scan
@@ -203,7 +206,10 @@ uint32_t PatchLoadedObjects() noexcept {
   if (patching.exchange(true, std::memory_order_acquire)) return 0;
   if (first_scan.load(std::memory_order_relaxed)) RedirectLookUps();
   const ScanResult result = ScanRelocations(kPolicy);
-  if (result.adds != scanned_adds.load(std::memory_order_relaxed)) {
+  if (const uint64_t before = scanned_adds.load(std::memory_order_relaxed); result.adds != before) {
+    if (!first_scan.load(std::memory_order_relaxed))
+      seen_early.store(std::min(before, seen_early.load(std::memory_order_relaxed)),
+                       std::memory_order_relaxed);
     scanned_adds.store(result.adds, std::memory_order_relaxed);
     scans_left.store(kScansAfterChange, std::memory_order_relaxed);
     retries.store(0, std::memory_order_relaxed);
@@ -238,12 +244,15 @@ void PatchNewObjects() noexcept {
 // Makes no system call once the recording has ended, perhaps because a sandbox begins (capture/sandbox/).
 void PatchBeforeUse() noexcept {
   const uint64_t adds = LoadedObjectsEver();
-  if (adds == scanned_adds.load(std::memory_order_relaxed) || InForkedChild()) return;
+  const uint64_t since = std::min(scanned_adds.load(std::memory_order_relaxed),
+                                  seen_early.load(std::memory_order_relaxed));
+  if (adds == since || InForkedChild()) return;
   if (first_scan.load(std::memory_order_relaxed) || CurrentLifecycle() != LifecycleState::kLive) return;
   const ApplicationThread thread;
   // First, so that the objects are scanned once more: the loader may still be at work on one of them.
   scans_left.store(kScansAfterChange, std::memory_order_relaxed);
-  const ScanResult result = ScanRelocations(kPolicy, scanned_adds.load(std::memory_order_relaxed));
+  seen_early.store(UINT64_MAX, std::memory_order_relaxed);
+  const ScanResult result = ScanRelocations(kPolicy, since);
   scanned_adds.store(result.adds, std::memory_order_relaxed);
   if (result.patched > 0) CountSelf(SelfCounter::kRelocationsPatched, result.patched);
   if (result.postponed > 0) AskForScan();
