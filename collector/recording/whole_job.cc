@@ -1,5 +1,6 @@
 #include "collector/recording/whole_job.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +18,9 @@ WholeJob::WholeJob(std::string directory, ChosenMarker marker, const HangOptions
     : directory_(std::move(directory)),
       marker_(std::move(marker)),
       run_(directory_),
+      say_(std::move(say)),
       hang_watch_(
-          options.after_ns(), std::move(say), [](const v1::HangVerdict&) {}, layout) {}
+          options.after_ns(), say_, [](const v1::HangVerdict&) {}, layout) {}
 
 absl::Status WholeJob::Look() {
   marker_.TakeFrom(directory_);
@@ -26,9 +28,25 @@ absl::Status WholeJob::Look() {
   const absl::Status read = run_.Look(*job_);
   if (job_->processes().empty()) return read;
   hang_watch_.Tick(*job_, NowNs(), MonotonicNs());
+  SaySilentHosts();
   status_ = live_watch_.Look(*job_, NowNs());
   status_.hangs = hang_watch_.Statements();
   return read;
+}
+
+// A collector writes its file every second, and removes it when it ends.
+void WholeJob::SaySilentHosts() {
+  for (const std::string& host : run_.hosts()) {
+    const std::string folder = absl::StrCat(directory_, "/", host);
+    std::error_code error;
+    const bool silent =
+        std::filesystem::exists(std::filesystem::path(folder) / kLiveFile, error) && !IsLive(folder);
+    if (!silent) silent_.erase(host);
+    if (silent && silent_.insert(host).second)
+      say_(absl::StrCat("SILENT  ", host,
+                        " has written nothing for half a minute: its gpuprobe was killed, the host is down, or "
+                        "the file system is away. Its ranks may run on, unrecorded.\n"));
+  }
 }
 
 std::vector<std::string> WholeJob::HostsThatRecord() const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ namespace gpuprobe::recording {
 
 class WholeJob {
  public:
-  // `say` receives hangs and deaths, once each.
+  // `say` receives hangs, deaths, and hosts that fall silent, once each.
   WholeJob(std::string directory, ChosenMarker marker, const HangOptions& options, HangWatch::Say say,
            const render::Layout& layout = render::Layout());
 
@@ -40,13 +41,17 @@ class WholeJob {
   absl::StatusOr<analysis::Report> Finish(analysis::ReportInput input);
 
  private:
+  void SaySilentHosts();
+
   std::string directory_;
   ChosenMarker marker_;
   store::GrowingRun run_;
   std::unique_ptr<model::JobModel> job_ = std::make_unique<model::JobModel>();
+  HangWatch::Say say_;
   HangWatch hang_watch_;
   analysis::LiveWatch live_watch_;
   analysis::LiveStatus status_;
+  std::set<std::string> silent_;  // hosts of which that was said
 };
 
 }  // namespace gpuprobe::recording

@@ -1,4 +1,5 @@
 """A job on several hosts that record into one directory. Each host is a UTS namespace with a name of its own."""
+import glob
 import json
 import os
 import shutil
@@ -96,6 +97,26 @@ class SeveralHosts(harness.EndToEndTest):
             os.kill(rank["pid"], signal.SIGKILL)
         for program in hosts.values():
             program.wait(harness.LIMIT_S)
+        self.assert_nothing_runs()
+
+    def test_a_host_that_falls_silent_is_named(self):
+        hosts = {name: self.start_host(name, arguments=("--steps", "100000")) for name in HOSTS}
+        live = {name: os.path.join(self.out, name, "live.json") for name in HOSTS}
+        harness.wait_until(lambda: all(map(os.path.exists, live.values())) and self.run_program([GPUPROBE, "top", self.out, "--once"]).returncode == 0, "both hosts")
+        folder = os.path.join(self.out, "n2")
+        collector, = (pid for pid in harness.processes_of_session(hosts["n2"].pid) if folder in [os.readlink(fd) for fd in glob.glob(f"/proc/{pid}/fd/*") if os.path.islink(fd)])
+        os.kill(collector, signal.SIGKILL)
+        harness.wait_until(lambda: not harness.read_proc(collector, "cmdline"), "end of n2's collector")
+        os.utime(live["n2"], (time.time() - 31, time.time() - 31))
+        harness.wait_until(lambda: "SILENT  n2 has written nothing for half a minute" in hosts["n1"].so_far().decode(), "word of n2")
+        ranks = [pid for program in hosts.values() for pid in harness.processes_of_session(program.pid)
+                 if harness.read_proc(pid, "cmdline").split(b"\0")[0].endswith(b"ddp_train")]
+        for pid in ranks:
+            os.kill(pid, signal.SIGKILL)
+        for program in hosts.values():
+            program.wait(harness.LIMIT_S)
+        self.assertEqual(hosts["n1"].so_far().decode().count("SILENT"), 1)
+        self.assertIn("4 ranks on", hosts["n1"].so_far().decode())
         self.assert_nothing_runs()
 
     def test_json_stays_json(self):
