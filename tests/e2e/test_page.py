@@ -99,7 +99,7 @@ class Page(unittest.TestCase):
             report = json.load(file)
         pause, = [time for time in report["host_time"] if time["cause"] == "pause"]
         icicle = page.locator(".finding[data-id=host-pause] .icicle")
-        self.assertEqual(icicle.locator(".bar.root").inner_text(), f"{browser.duration(pause['ns_per_step'])} a step: idle in pauses of the host")
+        self.assertEqual(icicle.locator(".bar.root").inner_text(), f"{browser.duration(pause['ns_per_step'])} a step: {'long steps included, ' if report['long_steps'] else ''}idle in pauses of the host")
         room = icicle.bounding_box()["width"]
         shown = [(part.locator("> .bar").inner_text(), part.locator(".bar.call").all_inner_texts(), part.bounding_box()["width"] / room)
                  for part in icicle.locator("> .row > .part").all()]

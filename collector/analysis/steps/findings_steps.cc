@@ -336,17 +336,25 @@ void InputBound(const Report& report, std::vector<Finding>& out) {
   if (!taken_ns.has_value()) return;
   const double input_ns = *taken_ns;
   const HostCause host = HostCauseOf(report, model::IdleCause::kInput);
-  out.push_back({.statement = absl::StrFormat("The GPUs wait %s per step for input (%s of the step)%s.",
-                                              Duration(input_ns), OfTheStep(report, input_ns), host.Text()),
+  // Where a step begins with a copy, what the host does before is most often loading; only samples show it.
+  const bool loads = host.place != nullptr && host.place->task == model::HostTask::kLoads;
+  const std::string statement =
+      loads ? absl::StrFormat("The GPUs wait %s per step for input (%s of the step)%s.", Duration(input_ns),
+                              OfTheStep(report, input_ns), host.Text())
+            : absl::StrFormat("The GPUs wait %s per step (%s of the step) before their input comes%s.",
+                              Duration(input_ns), OfTheStep(report, input_ns), host.Text());
+  out.push_back({.statement = statement,
                  .evidence = absl::StrCat(
                      "Nothing runs on the GPU and the host launches nothing, ",
-                     host.place != nullptr && host.place->task == model::HostTask::kLoads
-                         ? "and it loads data."
-                         : "until a copy to the GPU begins the step, or in a range that is named after "
-                           "loading.",
+                     loads ? "and it loads data."
+                           : "until a copy to the GPU begins the step, or in a range that is named after "
+                             "loading.",
+                     host.place == nullptr && host.samples == 0
+                         ? " That the host loads data meanwhile is likely, and not recorded."
+                         : "",
                      host.Besides()),
-                 .advice = host.place != nullptr && host.place->no_cpu
-                               ? AdviceFor(*host.place, "")
+                 .advice = host.place != nullptr && !loads
+                               ? AdviceFor(*host.place, kDoItElsewhere)
                                : "Use more data-loader workers, prefetching, pinned memory, or preprocessing "
                                  "ahead of time; check whether the storage keeps up.",
                  .cost_ns_per_step = input_ns});

@@ -48,7 +48,8 @@ function rootOf(data: Data, finding: Finding, picture: PictureName | ''): Root |
     for (const cause of causes) {
       const time = report.host_time?.find(one => one.cause === cause && one.places.length > 0);
       if (time !== undefined)
-        return {title: kCauseWords[cause], ns: time.ns_per_step, places: time.places,
+        // A finding leaves out what long steps have to say of their own.
+        return {title: (report.long_steps === null ? '' : 'long steps included, ') + kCauseWords[cause], ns: time.ns_per_step, places: time.places,
                 rest: [['other places', time.other_ns_per_step], ['not sampled', time.not_sampled_ns_per_step]]};
     }
   }
