@@ -131,14 +131,14 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
   while (!commands.ended()) {
     server.Poll(page.Patience(recorder));
     recorder.Tick();
-    if (whole != nullptr && HasRankZero(recorder.job())) whole->Begin();
-    const bool several = whole != nullptr && whole->has_several();
-    display.Tick(several ? whole->status() : recorder.status(), recording::MonotonicNs());
     page.Tick(recorder, server);
     if (recorder.heard_anything()) commands.SayDirectory(recorder.directory());
     commands.Tick(server);
     if (Clock::now() < look) continue;
     look = Clock::now() + kCheckEvery;
+    if (whole != nullptr && !whole->begun() && HasRankZero(recorder.job())) whole->Begin();
+    const bool several = whole != nullptr && whole->has_several();
+    display.Tick(several ? whole->status() : recorder.status(), recording::MonotonicNs());
     Say(recorder.Check(check, false));
   }
   commands.EndJoining(server);
@@ -152,7 +152,9 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
   }
   server.Drain(milliseconds(100), milliseconds(1000));
   Say(recorder.Check(check, true));
-  if (whole != nullptr) AwaitOtherHosts(server, *whole, commands);
+  if (whole == nullptr) return;
+  if (HasRankZero(recorder.job())) whole->Begin();  // of a job that was over at once
+  AwaitOtherHosts(server, *whole, commands);
 }
 
 // "; the command exited with code 1"; empty: it ended well, or that is not known. `status`: as waitpid gives

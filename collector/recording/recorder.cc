@@ -312,12 +312,8 @@ analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command
   return input;
 }
 
-// None of the files is written into a run that is being removed: the removal would fail on a folder that is
-// not empty.
 absl::Status Recorder::WriteReport(const model::JobModel& job, const analysis::Report& report) const {
-  const store::RunFiles files = Files();
-  if (files.segments.empty()) return absl::NotFoundError(absl::StrCat(directory(), " was removed"));
-  return WriteReportFiles(*directory_, files, job, report);
+  return WriteReportFiles(*directory_, Files(), job, report);
 }
 
 store::RunFiles Recorder::Files() const {

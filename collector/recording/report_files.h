@@ -9,7 +9,8 @@
 
 namespace gpuprobe::recording {
 
-// report.json comes last: a run that has it is finished.
+// report.json comes last: a run that has it is finished. All files are written at once, and none into a run
+// that is being removed (NotFound): the removal would fail on a folder that is not empty.
 absl::Status WriteReportFiles(const store::Directory& directory, const store::RunFiles& files,
                               const model::JobModel& job, const analysis::Report& report);
 

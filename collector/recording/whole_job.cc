@@ -43,9 +43,10 @@ void WholeJob::SaySilentHosts() {
         std::filesystem::exists(std::filesystem::path(folder) / kLiveFile, error) && !IsLive(folder);
     if (!silent) silent_.erase(host);
     if (silent && silent_.insert(host).second)
-      say_(absl::StrCat("SILENT  ", host,
-                        " has written nothing for half a minute: its gpuprobe was killed, the host is down, or "
-                        "the file system is away. Its ranks may run on, unrecorded.\n"));
+      say_(absl::StrCat(
+          "SILENT  ", host,
+          " has written nothing for half a minute: its gpuprobe was killed, the host is down, or "
+          "the file system is away. Its ranks may run on, unrecorded.\n"));
   }
 }
 

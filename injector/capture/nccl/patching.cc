@@ -244,8 +244,8 @@ void PatchNewObjects() noexcept {
 // Makes no system call once the recording has ended, perhaps because a sandbox begins (capture/sandbox/).
 void PatchBeforeUse() noexcept {
   const uint64_t adds = LoadedObjectsEver();
-  const uint64_t since = std::min(scanned_adds.load(std::memory_order_relaxed),
-                                  seen_early.load(std::memory_order_relaxed));
+  const uint64_t since =
+      std::min(scanned_adds.load(std::memory_order_relaxed), seen_early.load(std::memory_order_relaxed));
   if (adds == since || InForkedChild()) return;
   if (first_scan.load(std::memory_order_relaxed) || CurrentLifecycle() != LifecycleState::kLive) return;
   const ApplicationThread thread;

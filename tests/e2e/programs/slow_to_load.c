@@ -1,5 +1,5 @@
-/* The loader calls a resolver while it binds an object's names. This one takes a second; the C library's functions may
- * not be bound yet, so it asks the kernel. */
+/* The loader calls a resolver while it binds an object's names. This one takes a second; the C library's
+ * functions may not be bound yet, so it asks the kernel. */
 #include <sys/syscall.h>
 #include <time.h>
 

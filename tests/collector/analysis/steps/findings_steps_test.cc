@@ -526,7 +526,8 @@ TEST(InputBoundFinding, IsTheJobsIfEveryRankIsALittleLateItself) {
   }
   auto found = Of("input-bound", r);
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_THAT(found[0].statement, HasSubstr("wait 5.00 ms per step (50.0 % of the step) before their input comes."));
+  EXPECT_THAT(found[0].statement,
+              HasSubstr("wait 5.00 ms per step (50.0 % of the step) before their input comes."));
   // What their own findings explain is not the job's.
   for (Straggler& s : r.stragglers) s.cause_ns_per_step = 5.5e6;
   EXPECT_TRUE(Of("input-bound", r).empty());
