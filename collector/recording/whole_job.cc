@@ -25,7 +25,7 @@ WholeJob::WholeJob(std::string directory, ChosenMarker marker, const HangOptions
 absl::Status WholeJob::Look() {
   marker_.TakeFrom(directory_);
   job_->SetStepMarker(marker_.marker);
-  const absl::Status read = run_.Look(*job_);
+  absl::Status read = run_.Look(*job_);
   if (job_->processes().empty()) return read;
   hang_watch_.Tick(*job_, NowNs(), MonotonicNs());
   SaySilentHosts();
@@ -58,7 +58,7 @@ std::vector<std::string> WholeJob::HostsThatRecord() const {
   return hosts;
 }
 
-absl::StatusOr<analysis::Report> WholeJob::Finish(analysis::ReportInput input) {
+absl::StatusOr<analysis::Report> WholeJob::Finish(const analysis::ReportInput& input) {
   job_->Finish();
   if (job_->LearnedOfSteps()) {
     auto again = std::make_unique<model::JobModel>();

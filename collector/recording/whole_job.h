@@ -38,7 +38,7 @@ class WholeJob {
 
   // Settles what was read, writes report.html, report.json and their like into the directory, and returns the
   // report. Nothing may be called after it.
-  absl::StatusOr<analysis::Report> Finish(analysis::ReportInput input);
+  absl::StatusOr<analysis::Report> Finish(const analysis::ReportInput& input);
 
  private:
   void SaySilentHosts();

@@ -5,7 +5,7 @@
 
 static int Nothing(void) { return 0; }
 
-static int (*Resolve(void))(void) {
+__attribute__((used)) static int (*Resolve(void))(void) {
   struct timespec pause = {1, 0};
   long result = SYS_nanosleep;
   __asm__ volatile("syscall" : "+a"(result) : "D"(&pause), "S"(0) : "rcx", "r11", "memory");
