@@ -124,24 +124,31 @@ void RecordLines::LearnKernel(const model::KernelRecord& kernel) {
     return NoteWork(work, plans_[plan]);
   // A node of a graph that carries calls is NCCL's under any name, where names may be wrong.
   if (site->nature == model::KernelNature::kNccl ||
-      (definitions_.names_are_uncertain() && work_plans_.Carries(kernel.graph_node)))
+      (definitions_.names_are_uncertain() && work_plans_.Carries(kernel.graph_node))) {
     work_.emplace_back(kernel.graph_node, work);
+  } else if (definitions_.names_are_uncertain()) {
+    AddEarly(kernel.graph_node, work);  // it may have ended before the call that launched it returned
+  }
 }
 
 void RecordLines::LearnCopy(const model::CopyRecord& copy) {
-  copies_.emplace_back(copy.graph_node, PlanWork{.start_ns = copy.start_ns,
-                                                 .end_ns = copy.end_ns,
-                                                 .correlation = copy.correlation,
-                                                 .device = copy.device,
-                                                 .stream = copy.stream});
-  if (copies_.size() > kMaxEarlyCopies) KeepEarliestCopy();
+  AddEarly(copy.graph_node, {.start_ns = copy.start_ns,
+                             .end_ns = copy.end_ns,
+                             .correlation = copy.correlation,
+                             .device = copy.device,
+                             .stream = copy.stream});
 }
 
-void RecordLines::KeepEarliestCopy() {
-  const auto& [node, copy] = copies_.front();
-  if (work_plans_.Carries(node) || work_plans_.Of(copy.correlation, node).plan != 0)
-    work_.push_back(copies_.front());
-  copies_.pop_front();
+void RecordLines::AddEarly(uint64_t graph_node, const PlanWork& work) {
+  early_.emplace_back(graph_node, work);
+  if (early_.size() > kMaxEarly) KeepEarliest();
+}
+
+void RecordLines::KeepEarliest() {
+  const auto& [node, work] = early_.front();
+  if (work_plans_.Carries(node) || work_plans_.Of(work.correlation, node).plan != 0)
+    work_.push_back(early_.front());
+  early_.pop_front();
 }
 
 void RecordLines::NoteWork(const PlanWork& part, PlanWork& work) {
@@ -151,7 +158,7 @@ void RecordLines::NoteWork(const PlanWork& part, PlanWork& work) {
 }
 
 void RecordLines::ResolveWork() {
-  while (!copies_.empty()) KeepEarliestCopy();
+  while (!early_.empty()) KeepEarliest();
   for (const auto& [node, work] : work_) {
     const model::CarriedPlan carried = work_plans_.Of(work.correlation, node);
     if (carried.plan == 0) continue;

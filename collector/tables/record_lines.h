@@ -56,7 +56,8 @@ class RecordLines {
   void LearnKernel(const model::KernelRecord& kernel);
   void LearnCopy(const model::CopyRecord& copy);
   static void NoteWork(const PlanWork& part, PlanWork& work);
-  void KeepEarliestCopy();
+  void AddEarly(uint64_t graph_node, const PlanWork& work);
+  void KeepEarliest();
   void ResolveWork();
   template <typename Record, typename Fields>
   std::string LineFor(const Fields& fields, const char* kind) const;
@@ -97,11 +98,11 @@ class RecordLines {
   absl::flat_hash_map<uint64_t, PlanWork> plans_;
   // Captured plans: a piece of work for each graph launch, by its correlation, and each copy.
   absl::flat_hash_map<uint64_t, Replays> replays_;
-  // Work by its node in a graph, or 0, until all plans are known: of collectives, and the latest copies,
-  // until it is known whether they are a one-sided call's.
+  // Work by its node in a graph, or 0, until all plans are known: of collectives, and the latest copies, and
+  // kernels whose names are uncertain, until it is known whether they are a call's.
   std::vector<std::pair<uint64_t, PlanWork>> work_;
-  static constexpr size_t kMaxEarlyCopies = 65536;
-  std::deque<std::pair<uint64_t, PlanWork>> copies_;
+  static constexpr size_t kMaxEarly = 65536;
+  std::deque<std::pair<uint64_t, PlanWork>> early_;
   absl::flat_hash_map<uint64_t, uint64_t> launch_ns_;  // by correlation, once something was captured
   absl::flat_hash_set<uint64_t> not_nccl_;  // correlation ids of other kernels, where names are uncertain
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "nlohmann/json.hpp"
+#include "proto/cupti_versions.h"
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::tables {
@@ -98,6 +99,22 @@ TEST(RecordLines, ACollectiveGetsTheTimesOfItsPlansKernels) {
   EXPECT_EQ(collectives[0].at("seq"), 7);
   EXPECT_EQ(collectives[0].at("bytes"), 4000);
   EXPECT_EQ(collectives[1].at("bytes"), 2000);
+}
+
+TEST(RecordLines, AKernelThatEndedBeforeItsCallReturnedIsTheCallsUnderAnyName) {
+  BatchBuilder kernel(1);
+  kernel.String(1, "triton_per_fused_gelu_0").Site(1, 1, 1, 13).Kernel(kStart + 40, kStart + 55, 1, 100);
+  v1::Batch first = kernel.batch();
+  first.mutable_versions()->set_cupti_precautions(cupti::kNamesUncertain);
+  BatchBuilder call(2);
+  call.String(2, "AllReduce").Comm(1, 0xbeef, 2, 4).Collective(2, 1, 7, 1000, 4, 3, kStart).Plan(3, 100);
+  std::vector<Json> collectives;
+  for (const Json& line : Lines({first, call.batch()})) {
+    if (line.at("kind") == "collective") collectives.push_back(line);
+  }
+  ASSERT_EQ(collectives.size(), 1u);
+  EXPECT_EQ(collectives[0].value("start_ns", uint64_t{0}), kStart + 40);
+  EXPECT_EQ(collectives[0].value("correlation", 0), 100);
 }
 
 TEST(RecordLines, WhatBecomesOfACommunicatorIsALineEachWithAllThatIsKnown) {
