@@ -139,6 +139,9 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
     if (whole != nullptr && !whole->begun() && HasRankZero(recorder.job())) whole->Begin();
     const bool several = whole != nullptr && whole->has_several();
     display.Tick(several ? whole->status() : recorder.status(), recording::MonotonicNs());
+    if (several) {
+      for (const v1::HangVerdict& verdict : whole->TakeVerdicts()) recorder.NoteVerdict(verdict);
+    }
     Say(recorder.Check(check, false));
   }
   commands.EndJoining(server);

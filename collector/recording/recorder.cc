@@ -282,7 +282,7 @@ analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) 
   for (int again = 0; again < model::JobModel::kReplays && job_.LearnedOfSteps(); ++again) CountStepsAgain();
   analysis::Report report = analysis::BuildReport(job_, input);
   report_written_ = WriteReport(job_, report);
-  directory_->Remove(kLiveFile);  // at no moment is there neither
+  directory_->Remove(kLiveFile);  // who looks finds this or the report
   return report;
 }
 

@@ -64,6 +64,9 @@ class Recorder {
   // Writes batches that have waited long enough, looks for hangs, and updates the status; call a few times a
   // second.
   void Tick();
+  // What was said about a hang, also by who watches all hosts: into the model and the log of the first
+  // process.
+  void NoteVerdict(const v1::HangVerdict& verdict);
   // A child of ours has ended, with a status of waitpid().
   void NoteChildEnd(pid_t pid, int wait_status);
   // As of the last second.
@@ -110,8 +113,6 @@ class Recorder {
   void LookIfDue();
   // Looks at processes from outside: each once a second, and at once when it has ended.
   void ObserveIfDue();
-  // Into the model and the log of the first process.
-  void NoteVerdict(const v1::HangVerdict& verdict);
   void AwaitEnd(model::ProcessModel& process);
   // Applies and writes what the observer sees; with `last` also an end whose status is not known.
   void Observe(model::ProcessModel& process, observe::ProcessObserver& observer, bool last);

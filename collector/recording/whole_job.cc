@@ -20,11 +20,18 @@ WholeJob::WholeJob(std::string directory, ChosenMarker marker, const HangOptions
       run_(directory_),
       say_(std::move(say)),
       hang_watch_(
-          options.after_ns(), say_, [](const v1::HangVerdict&) {}, layout) {}
+          options.after_ns(), say_,
+          [this](const v1::HangVerdict& verdict) {
+            job_->ApplyVerdict(verdict);
+            verdicts_.push_back(verdict);
+          },
+          layout) {}
 
 absl::Status WholeJob::Look() {
-  marker_.TakeFrom(directory_);
-  job_->SetStepMarker(marker_.marker);
+  if (job_->processes().empty()) {
+    marker_.TakeFrom(directory_);
+    job_->SetStepMarker(marker_.marker);
+  }
   absl::Status read = run_.Look(*job_);
   if (job_->processes().empty()) return read;
   hang_watch_.Tick(*job_, NowNs(), MonotonicNs());

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,6 +34,8 @@ class WholeJob {
   // As of the last look.
   const analysis::LiveStatus& status() const { return status_; }
   const std::vector<std::string>& hosts() const { return run_.hosts(); }
+  // What was said about hangs since the last call, for a log that `report` reads.
+  std::vector<v1::HangVerdict> TakeVerdicts() { return std::exchange(verdicts_, {}); }
   // Folders of hosts whose collector still records.
   std::vector<std::string> HostsThatRecord() const;
 
@@ -52,6 +55,7 @@ class WholeJob {
   analysis::LiveWatch live_watch_;
   analysis::LiveStatus status_;
   std::set<std::string> silent_;  // hosts of which that was said
+  std::vector<v1::HangVerdict> verdicts_;
 };
 
 }  // namespace gpuprobe::recording

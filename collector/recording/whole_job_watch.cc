@@ -1,6 +1,7 @@
 #include "collector/recording/whole_job_watch.h"
 
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collector/http/background.h"
@@ -38,6 +39,11 @@ std::vector<std::string> WholeJobWatch::HostsThatRecord() const {
   return recording_;
 }
 
+std::vector<v1::HangVerdict> WholeJobWatch::TakeVerdicts() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(verdicts_, {});
+}
+
 // What cannot be read now may be readable at the next look, and is in the report at the end.
 void WholeJobWatch::Look() {
   job_.Look().IgnoreError();
@@ -45,6 +51,7 @@ void WholeJobWatch::Look() {
   several_.store(job_.hosts().size() > 1);
   const std::lock_guard lock(mutex_);
   status_ = job_.status();
+  for (v1::HangVerdict& verdict : job_.TakeVerdicts()) verdicts_.push_back(std::move(verdict));
   recording_ = std::move(recording);
 }
 

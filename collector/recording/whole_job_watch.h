@@ -35,6 +35,9 @@ class WholeJobWatch {
   analysis::LiveStatus status() const;
   std::vector<std::string> HostsThatRecord() const;
 
+  // What was said about hangs since the last call.
+  std::vector<v1::HangVerdict> TakeVerdicts();
+
   // Ends the thread, and takes a last look. The job is the caller's then.
   WholeJob& End();
 
@@ -52,6 +55,7 @@ class WholeJobWatch {
   bool hurries_ = false;
   analysis::LiveStatus status_;
   std::vector<std::string> recording_;
+  std::vector<v1::HangVerdict> verdicts_;
 };
 
 }  // namespace gpuprobe::recording

@@ -98,6 +98,14 @@ class SeveralHosts(harness.EndToEndTest):
         for program in hosts.values():
             program.wait(harness.LIMIT_S)
         self.assert_nothing_runs()
+        # What n2 said of its own two ranks is not what the report on all four says.
+        with open(os.path.join(self.out, "report.json"), encoding="utf-8") as file:
+            at_the_end = json.load(file)
+        for report in (at_the_end, self.report(self.out)):
+            hang, = (finding for finding in report["findings"] if finding["id"].startswith("hang"))
+            self.assertRegex(hang["statement"], "^Rank 3 (has been stopped|was killed)")
+            self.assertIn("3 ranks issued it", hang["evidence"])
+            self.assertNotIn("not recorded here", hang["evidence"])
 
     def test_a_host_that_falls_silent_is_named(self):
         hosts = {name: self.start_host(name, arguments=("--steps", "100000")) for name in HOSTS}

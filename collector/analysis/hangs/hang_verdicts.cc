@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/hangs/hang_evidence.h"
 #include "collector/analysis/hangs/process_state.h"
+#include "collector/analysis/names.h"
 #include "collector/report/words.h"
 
 namespace gpuprobe::analysis {
@@ -219,6 +220,17 @@ void Prolong(const model::JobModel& job, Hang& hang) {
   }
 }
 
+// Whether more ranks of its communicator are known here than who said it knew: the collector of one host,
+// where there are several.
+bool IsOfFewerRanks(const model::JobModel& job, const Hang& told) {
+  if (told.not_heard == 0) return false;
+  const auto& known = job.issued().communicators();
+  return std::any_of(known.begin(), known.end(), [&](const auto& comm) {
+    return CommName(comm.first) == told.comm &&
+           static_cast<int>(comm.second.heard) > told.comm_ranks - told.not_heard;
+  });
+}
+
 }  // namespace
 
 std::string HangKey(const Hang& hang) {
@@ -350,7 +362,7 @@ std::vector<PastHang> TakeVerdicts(const model::JobModel& job, std::vector<Hang>
   for (const v1::HangVerdict& verdict : job.verdicts().all()) {
     Hang told = HangOf(verdict);
     // Without its ranks there is nothing to say.
-    if (verdict.withdrawn() || told.ranks.empty()) continue;
+    if (verdict.withdrawn() || told.ranks.empty() || IsOfFewerRanks(job, told)) continue;
     const std::string key = HangKey(told);
     const auto same =
         std::find_if(hangs.begin(), hangs.end(), [&](const Hang& h) { return HangKey(h) == key; });
@@ -375,7 +387,13 @@ std::vector<PastHang> TakeVerdicts(const model::JobModel& job, std::vector<Hang>
       return h.kind != Hang::Kind::kMismatch && (HangKey(h) == HangKey(told) || ShareWaiting(h, told));
     });
   }
-  for (Hang& told : told_to_the_end) hangs.push_back(std::move(told));
+  // Of one host's view and that of all, the latter.
+  for (Hang& told : told_to_the_end) {
+    if (std::none_of(told_to_the_end.begin(), told_to_the_end.end(), [&](const Hang& other) {
+          return other.not_heard < told.not_heard && ShareWaiting(other, told);
+        }))
+      hangs.push_back(told);
+  }
   std::stable_sort(hangs.begin(), hangs.end(),
                    [](const Hang& a, const Hang& b) { return a.waiting_ns > b.waiting_ns; });
   return past;

@@ -132,6 +132,25 @@ TEST_F(HangWatchTest, WhatWentOnAfterAllIsToldWithItsTimes) {
   EXPECT_EQ(past[0].until_ns, kStart + 67 * kSecond);
 }
 
+// A host's collector knows its own ranks; who reads all hosts' logs knows better.
+TEST_F(HangWatchTest, WhatWasToldOfFewerRanksGivesWayToWhatAllShow) {
+  Begin();
+  Watch(65 * kSecond, [](uint64_t, v1::Batch&) {});
+  ASSERT_EQ(written_.size(), 1U);
+  v1::HangVerdict of_one_host = written_[0];
+  of_one_host.set_key("another");
+  of_one_host.set_seq(7);
+  of_one_host.set_since_ns(kStart);
+  of_one_host.set_not_heard(2);
+  job_.ApplyVerdict(of_one_host);
+  job_.Finish();
+  std::vector<analysis::Hang> hangs = analysis::HangsOf(job_, analysis::JobEndNs(job_), kDefaultNs);
+  EXPECT_TRUE(analysis::TakeVerdicts(job_, hangs).empty());
+  ASSERT_EQ(hangs.size(), 1U);
+  EXPECT_EQ(hangs[0].seq, 1U);
+  EXPECT_EQ(hangs[0].not_heard, 0);
+}
+
 // If the collector died before it could say that the job went on, the records show it.
 TEST_F(HangWatchTest, WhatWentOnAfterItsCollectorDiedIsOver) {
   Begin();
