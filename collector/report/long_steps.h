@@ -14,6 +14,7 @@ struct StepPattern {
   uint64_t every = 0;
   uint64_t length = 0;  // steps of each
   uint64_t first = 0;   // the step at which the first one begins
+  uint64_t others = 0;  // steps that are none of these
   // The same pattern may begin at another step.
   friend bool operator==(const StepPattern& a, const StepPattern& b) {
     return a.every == b.every && a.length == b.length;

@@ -184,9 +184,15 @@ class Running:
         return Finished(self.command, self._process.returncode, out, err)
 
     def kill(self):
-        for pid in processes_of_session(self.pid):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        """Whole session, and waits for its end: a killed process is there until it has let go of its memory."""
+        def ended():
+            living = [pid for pid in processes_of_session(self.pid) if not is_dead(pid)]
+            for pid in living:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            return not living
+        with contextlib.suppress(AssertionError):
+            wait_until(ended, "processes that were killed", limit=10)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(10)
 
@@ -224,6 +230,10 @@ def processes_of_session(session):
         if len(fields) > 3 and int(fields[3]) == session:
             found.append(pid)
     return found
+
+
+def is_dead(pid):
+    return read_proc(pid, "stat").rpartition(b")")[2].split()[:1] in ([], [b"Z"], [b"X"])
 
 
 def describe_processes(pids):

@@ -142,9 +142,6 @@ class RunWithoutItsCollector(harness.EndToEndTest):
         """The process that records; before there were two, it was the one that waits."""
         return next((pid for pid in self.children_of(program) if os.path.samefile(f"/proc/{pid}/exe", GPUPROBE)), program.pid)
 
-    def has_ended(self, pid):
-        return harness.read_proc(pid, "stat").rpartition(b")")[2].split()[:1] in ([], [b"Z"])
-
     def assert_the_jobs_end(self, program, why, status=7):
         finished = program.wait()
         self.assertEqual((finished.returncode, finished.stdout), (status, b"end\n"), str(finished))
@@ -160,7 +157,7 @@ class RunWithoutItsCollector(harness.EndToEndTest):
         program = self.start_job()
         collector = self.collector_of(program)
         os.kill(collector, signal.SIGKILL)
-        harness.wait_until(lambda: self.has_ended(collector) and b"the command goes on" in program.so_far(), "the line")
+        harness.wait_until(lambda: harness.is_dead(collector) and b"the command goes on" in program.so_far(), "the line")
         self.assertTrue(program.alive(), "the job goes on, and so must whoever waits for it")
         self.go()
         self.assert_the_jobs_end(program, rb"was killed by signal 9 \(Killed\); the command goes on")
@@ -188,7 +185,7 @@ class RunWithoutItsCollector(harness.EndToEndTest):
         collector = self.collector_of(program)
         os.kill(collector, signal.SIGKILL)
         self.go()
-        harness.wait_until(lambda: self.has_ended(collector) and b"ready\n" in program.finished().stdout, "the handler")
+        harness.wait_until(lambda: harness.is_dead(collector) and b"ready\n" in program.finished().stdout, "the handler")
         program.signal(signal.SIGTERM)
         finished = program.wait()
         self.assertEqual((finished.returncode, finished.stdout), (3, b"end\nready\ncaught SIGTERM\n"), str(finished))
@@ -200,7 +197,7 @@ class RunWithoutItsCollector(harness.EndToEndTest):
         command, = (pid for pid in self.children_of(program) if not os.path.samefile(f"/proc/{pid}/exe", GPUPROBE))
         program.signal(signal.SIGKILL)
         self.assertEqual(program.wait().returncode, -signal.SIGKILL)
-        self.assertFalse(self.has_ended(command))
+        self.assertFalse(harness.is_dead(command))
         self.go()
         self.assert_nothing_runs()
         self.assertEqual(harness.read_report(self.path("out"))["ranks"][0]["kernels"]["count"], 20050)

@@ -162,6 +162,14 @@ std::vector<ContentWords> ContentOf(const LongStepsReport& all) {
   return words;
 }
 
+// ", every 20 steps,", ", 5 of them every 20 steps,", or nothing.
+std::string HowOften(const LongStepsReport& all) {
+  if (!all.pattern.has_value()) return "";
+  const std::string every = PatternText(*all.pattern);
+  if (all.pattern->others == 0) return absl::StrCat(", ", every, ",");
+  return absl::StrCat(", ", all.steps.size() - all.pattern->others, " of them ", every, ",");
+}
+
 void LongSteps(const Report& report, std::vector<Finding>& out) {
   if (!report.long_steps.has_value()) return;
   const LongStepsReport& all = *report.long_steps;
@@ -217,11 +225,9 @@ void LongSteps(const Report& report, std::vector<Finding>& out) {
   out.push_back(
       {.statement = absl::StrFormat(
            "%d of %d steps%s %s much longer than the typical %s: %s. %s the average step by %s (%s).",
-           steps.size(), all.compared_steps,
-           told && all.pattern.has_value() ? absl::StrCat(", ", PatternText(*all.pattern), ",") : "",
-           steps.size() == 1 ? "takes" : "take", Duration(all.usual_ns), Names(steps),
-           steps.size() == 1 ? "It lengthens" : "They lengthen", Duration(cost_ns),
-           Percent(cost_ns / (all.usual_ns + cost_ns))),
+           steps.size(), all.compared_steps, told ? HowOften(all) : "", steps.size() == 1 ? "takes" : "take",
+           Duration(all.usual_ns), Names(steps), steps.size() == 1 ? "It lengthens" : "They lengthen",
+           Duration(cost_ns), Percent(cost_ns / (all.usual_ns + cost_ns))),
        .evidence = what + Who(steps, report.ranks.size()),
        .advice = advice,
        .cost_ns_per_step = cost_ns,

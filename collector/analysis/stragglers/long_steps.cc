@@ -77,7 +77,7 @@ std::optional<LongStepsReport> LongStepsOf(const model::JobModel& job) {
                     .after_copy_ns = more[Part::kAfterCopy]};
   std::vector<uint64_t> numbers;
   for (const LongStepsReport::Step& step : report.steps) numbers.push_back(step.step);
-  report.pattern = StepPatternOf(numbers);
+  report.pattern = StepPatternOfMost(numbers);
   report.host_places = HostPlacesIn(job, paced);
   return report;
 }

@@ -1,6 +1,7 @@
 #include "collector/analysis/stragglers/step_pattern.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@ constexpr uint64_t kOffBy = 1;
 constexpr uint64_t kOffByOneFrom = 8;  // steps: in a shorter period, a step is too large a share
 constexpr uint64_t kLong = 8;          // steps: stretches from this length on stand out among single steps
 constexpr size_t kStraysOneIn = 10;    // late steps that belong to no stretch
+constexpr size_t kTimesToOneOther = 4;
 
 struct Burst {
   uint64_t first = 0;
@@ -79,6 +81,18 @@ std::optional<StepPattern> RegularOf(const std::vector<Burst>& bursts) {
   return StepPattern{.every = every, .length = length, .first = bursts.front().first};
 }
 
+// Those of `steps` that begin with two of them and go on at their distance.
+std::vector<Burst> FollowedFrom(std::span<const uint64_t> steps, uint64_t first, uint64_t second) {
+  const uint64_t every = second - first;
+  const uint64_t off_by = every < kOffByOneFrom ? 0 : kOffBy;
+  std::vector<Burst> followed = {{first, first}};
+  for (const uint64_t step : steps) {
+    const uint64_t last = followed.back().last;
+    if (step + off_by >= last + every && step <= last + every + off_by) followed.push_back({step, step});
+  }
+  return followed;
+}
+
 }  // namespace
 
 std::optional<StepPattern> StepPatternOf(std::span<const uint64_t> steps) {
@@ -86,6 +100,22 @@ std::optional<StepPattern> StepPatternOf(std::span<const uint64_t> steps) {
   const std::vector<Burst> holed = BurstsOf(steps, 1);
   if (const auto regular = RegularOf(holed)) return regular;
   return RegularOf(WithoutStrays(holed, steps.size()));
+}
+
+std::optional<StepPattern> StepPatternOfMost(std::span<const uint64_t> steps) {
+  if (const auto all = StepPatternOf(steps)) return all;
+  std::vector<Burst> most;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (size_t k = i + 1; k < steps.size(); ++k) {
+      std::vector<Burst> followed = FollowedFrom(steps, steps[i], steps[k]);
+      if (followed.size() > most.size()) most = std::move(followed);
+    }
+  }
+  const size_t others = steps.size() - most.size();
+  if (others * kTimesToOneOther > most.size()) return std::nullopt;
+  std::optional<StepPattern> pattern = RegularOf(most);
+  if (pattern.has_value()) pattern->others = others;
+  return pattern;
 }
 
 std::string PatternText(const StepPattern& pattern) {

@@ -17,6 +17,9 @@ namespace gpuprobe::analysis {
 // `steps`: ascending; the last time may have been cut off.
 std::optional<StepPattern> StepPatternOf(std::span<const uint64_t> steps);
 
+// The same, else that of single steps with at most one other to four of them: {30, 47, 60, 90, 120}.
+std::optional<StepPattern> StepPatternOfMost(std::span<const uint64_t> steps);
+
 // "every 30 steps", "for 15 of every 30 steps"
 std::string PatternText(const StepPattern& pattern);
 

@@ -34,6 +34,24 @@ TEST(StepPattern, FindsSingleStepsAndStretchesThatRecur) {
   EXPECT_EQ(StepPatternOf(cut), (StepPattern{30, 15}));
 }
 
+TEST(StepPattern, OneOtherStepToFourHidesNoPatternOfMost) {
+  EXPECT_EQ(StepPatternOf(Steps{19, 34, 39, 59, 79, 99}), std::nullopt);
+  const std::optional<StepPattern> most = StepPatternOfMost(Steps{19, 34, 39, 59, 79, 99});
+  EXPECT_EQ(most, (StepPattern{20, 1}));
+  ASSERT_TRUE(most.has_value());
+  EXPECT_EQ(most->first, 19U);
+  EXPECT_EQ(most->others, 1U);
+  EXPECT_EQ(StepPatternOfMost(Steps{19, 39, 58, 79, 99, 100}),
+            (StepPattern{20, 1}));  // one comes a step early
+  EXPECT_EQ(StepPatternOfMost(Steps{20, 40, 60})->others, 0U);
+  // Too few, too many others, and one that fails to come.
+  EXPECT_EQ(StepPatternOfMost(Steps{19, 34, 39, 59}), std::nullopt);
+  EXPECT_EQ(StepPatternOfMost(Steps{19, 34, 39, 51, 59, 79, 99}), std::nullopt);
+  EXPECT_EQ(StepPatternOfMost(Steps{19, 34, 39, 59, 99, 119}), std::nullopt);
+  EXPECT_EQ(StepPatternOfMost(Steps{}), std::nullopt);
+  EXPECT_EQ(StepPatternOfMost(Steps{3, 11, 14, 29, 41, 58, 64, 90}), std::nullopt);
+}
+
 TEST(StepPattern, LongStretchesStandOutAmongAFewSingleSteps) {
   // Half a minute of every minute and a half, and what chance made late.
   Steps steps = Bursts({40, 120, 200}, 30);
