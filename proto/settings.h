@@ -88,6 +88,14 @@ inline constexpr Setting kSettings[] = {
      "record only the first of every N steps, from GPUPROBE_START_STEP on"},
     {"GPUPROBE_EXIT_WAIT_MS", Kind::kNumber, "2000", "ms", 0, 60000,
      "maximum wait at exit for the last records"},
+    {"GPUPROBE_HUB", Kind::kText, "", "", 0, 0,
+     "of gpuprobe run, in a job that spans hosts: the host that shows all of them, as HOST or HOST:PORT, or "
+     "off; default: the host where the launcher lets ranks meet",
+     "HOST, HOST:PORT or off"},
+    {"GPUPROBE_HUB_TOKEN", Kind::kText, "", "", 0, 0,
+     "of gpuprobe run, in a job that spans hosts: a secret that is the same on all of them; not passed on to "
+     "the command; default: the first line of ~/.config/gpuprobe/hub-token, which is made",
+     "16 to 512 letters, digits and - . _ ~ + /"},
 };
 
 // The known setting closest to a misspelt name (edit distance); empty if more than a third of its letters

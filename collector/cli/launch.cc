@@ -12,6 +12,8 @@
 namespace gpuprobe::cli {
 namespace {
 
+// What programs have no use for, and everybody whom they trust could read.
+constexpr std::array kSecrets = {"GPUPROBE_HTTP_TOKEN", "GPUPROBE_HUB_TOKEN"};
 constexpr std::array kTimers = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
 
 }  // namespace
@@ -52,6 +54,7 @@ Launched Launch(const std::vector<std::string>& command,
     return {.pid = -1, .error = error};
   }
   if (pid == 0) {
+    for (const char* secret : kSecrets) unsetenv(secret);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     if (inherited.ignores_children) std::signal(SIGCHLD, SIG_IGN);
     for (const auto which : kTimers) setitimer(which, &inherited.timers[which], nullptr);

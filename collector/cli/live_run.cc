@@ -21,7 +21,7 @@ constexpr size_t kMostBytes = size_t{16} << 20;
 
 absl::StatusOr<std::string> ReadLiveFile(const std::string& directory) {
   absl::StatusOr<std::unique_ptr<store::MappedFile>> file =
-      store::MappedFile::Open(fs::path(directory) / recording::kLiveFile);
+      store::MappedFile::Open(fs::path(directory) / store::kLiveFile);
   if (!file.ok()) return file.status();
   return (*file)->Read(0, kMostBytes);
 }
@@ -32,7 +32,7 @@ absl::StatusOr<analysis::LiveStatus> ReadLiveStatus(const std::string& directory
   absl::StatusOr<analysis::LiveStatus> status = render::ParseLiveJson(*text);
   if (!status.ok())
     return absl::DataLossError(
-        absl::StrCat(directory, "/", recording::kLiveFile, ": ", status.status().message()));
+        absl::StrCat(directory, "/", store::kLiveFile, ": ", status.status().message()));
   return status;
 }
 
@@ -42,12 +42,17 @@ std::string NewestLiveRun() {
   std::string newest;
   fs::file_time_type latest{};
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(kRuns, error)) {
-    if (!recording::IsLive(entry.path().string())) continue;
-    const fs::file_time_type written = fs::last_write_time(entry.path() / recording::kLiveFile, error);
-    if (!newest.empty() && (error || written <= latest)) continue;
+  const auto look = [&](const fs::path& folder, const fs::path& run) {
+    if (!recording::IsLive(folder.string())) return;
+    const fs::file_time_type written = fs::last_write_time(folder / store::kLiveFile, error);
+    if (!newest.empty() && (error || written <= latest)) return;
     latest = written;
-    newest = entry.path().string();
+    newest = run.string();
+  };
+  for (const fs::directory_entry& run : fs::directory_iterator(kRuns, error)) {
+    look(run.path(), run.path());
+    for (const fs::directory_entry& host : fs::directory_iterator(run.path(), error))
+      if (host.is_directory(error)) look(host.path(), run.path());
   }
   return newest;
 }
@@ -56,7 +61,7 @@ absl::Status WhyNotLive(const std::string& directory) {
   const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
   if (!run.ok()) return run.status();
   std::error_code error;
-  const fs::file_time_type written = fs::last_write_time(fs::path(directory) / recording::kLiveFile, error);
+  const fs::file_time_type written = fs::last_write_time(fs::path(directory) / store::kLiveFile, error);
   if (error) {
     return absl::FailedPreconditionError(absl::StrCat(
         directory, " is not being recorded (any more); for its report: gpuprobe report ", directory));

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/hangs/process_state.h"
+#include "collector/cli/all_hosts.h"
 #include "collector/cli/beside.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
@@ -29,6 +30,7 @@
 #include "collector/cli/rank_meeting.h"
 #include "collector/cli/recorded_commands.h"
 #include "collector/cli/recorded_steps_option.h"
+#include "collector/cli/rendezvous.h"
 #include "collector/cli/run_channel.h"
 #include "collector/cli/run_command.h"
 #include "collector/cli/screen.h"
@@ -43,7 +45,6 @@
 #include "collector/recording/recorder.h"
 #include "collector/recording/signals.h"
 #include "collector/recording/version.h"
-#include "collector/recording/whole_job_watch.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 #include "collector/report/report.h"
@@ -85,7 +86,8 @@ void RemoveSocketDirectory(const std::string& path) {
 
 struct RunOptions {
   std::string out;
-  std::string out_of_all_hosts;  // empty: the job is on one host, or --out was not given
+  std::string out_of_all_hosts;         // empty: the job is on one host, or --out was not given
+  std::optional<hub::Meeting> meeting;  // of the hosts
   KeepOption keep;
   RankOptions rank_options;
   StepMarkerOption marker;
@@ -105,27 +107,18 @@ void Say(const std::optional<std::string>& text) {
   if (text.has_value()) log::SayForPeople(*text);
 }
 
-bool HasRankZero(const model::JobModel& job) {
-  return std::any_of(job.processes().begin(), job.processes().end(), [](const auto& process) {
-    const v1::Identity& id = process->identity();
-    return id.rank() == 0 && id.rank_source() != v1::RANK_SOURCE_NONE;
-  });
-}
-
 // The hosts of a job end at about the same time.
-void AwaitOtherHosts(ingest::Server& server, recording::WholeJobWatch& whole, RecordedCommands& commands) {
-  if (!whole.has_several()) return;
-  whole.Hurry();
+void AwaitOtherHosts(ingest::Server& server, AllHosts& all, RecordedCommands& commands) {
   const Clock::time_point end = Clock::now() + kHostsWait;
-  while (whole.HostsThatRecord().size() > 1 && !commands.hurried() && Clock::now() < end) {
+  while (all.HostsThatRecord() > 1 && !commands.hurried() && Clock::now() < end) {
     server.Poll(milliseconds(50));
     commands.Tick(server);
   }
 }
 
-// `whole`: the job of all hosts, if it may be on several.
+// `all`: null if the job is on one host.
 void Serve(ingest::Server& server, recording::Recorder& recorder, recording::HealthCheck& check,
-           recording::LiveDisplay& display, recording::LivePage& page, recording::WholeJobWatch* whole,
+           recording::LiveDisplay& display, recording::LivePage& page, AllHosts* all,
            RecordedCommands& commands) {
   Clock::time_point look = Clock::now();
   while (!commands.ended()) {
@@ -136,11 +129,11 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
     commands.Tick(server);
     if (Clock::now() < look) continue;
     look = Clock::now() + kCheckEvery;
-    if (whole != nullptr && !whole->begun() && HasRankZero(recorder.job())) whole->Begin();
-    const bool several = whole != nullptr && whole->has_several();
-    display.Tick(several ? whole->status() : recorder.status(), recording::MonotonicNs());
+    if (all != nullptr) all->Tick(recorder);
+    const bool several = all != nullptr && all->has_several();
+    display.Tick(several ? all->status() : recorder.status(), recording::MonotonicNs());
     if (several) {
-      for (const v1::HangVerdict& verdict : whole->TakeVerdicts()) recorder.NoteVerdict(verdict);
+      for (const v1::HangVerdict& verdict : all->TakeVerdicts()) recorder.NoteVerdict(verdict);
     }
     Say(recorder.Check(check, false));
   }
@@ -155,9 +148,9 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
   }
   server.Drain(milliseconds(100), milliseconds(1000));
   Say(recorder.Check(check, true));
-  if (whole == nullptr) return;
-  if (HasRankZero(recorder.job())) whole->Begin();  // of a job that was over at once
-  AwaitOtherHosts(server, *whole, commands);
+  if (all == nullptr) return;
+  all->Tick(recorder);  // of a job that was over at once
+  AwaitOtherHosts(server, *all, commands);
 }
 
 // "; the command exited with code 1"; empty: it ended well, or that is not known. `status`: as waitpid gives
@@ -176,42 +169,36 @@ std::string ReportText(const analysis::Report& report, const std::string& page, 
   return render::TextReport(report, page, render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)));
 }
 
-// The report on all hosts, where rank 0 is, or a line that says where that is; nullopt: this host's own
-// report stands for itself.
-std::optional<std::string> TextOfAllHosts(recording::WholeJobWatch& whole,
-                                          const std::vector<std::string>& command,
+// The report on all hosts, or a line that says where that is; nullopt: this host's own report stands for
+// itself.
+std::optional<std::string> TextOfAllHosts(AllHosts& all, const std::vector<std::string>& command,
                                           const RunOptions& options) {
-  const std::string& out = options.out_of_all_hosts;
-  const std::string self = std::filesystem::path(options.out).filename().string();
-  if (!whole.begun()) {
-    const std::string host = HostOfRankZero(out);
-    if (host.empty() || host == self || options.json) return std::nullopt;
-    return absl::StrCat("gpuprobe: recorded in ", options.out, "; ", host,
-                        ", where rank 0 is, reports on all hosts\n");
+  recording::WholeJob* const job = all.job();
+  if (job == nullptr) {
+    std::string where = options.json ? "" : all.WhereReported();
+    return where.empty() ? std::nullopt : std::optional(std::move(where));
   }
-  recording::WholeJob& job = whole.End();
-  if (job.hosts().size() < 2) return std::nullopt;
-  std::vector<std::string> late = job.HostsThatRecord();
+  std::vector<std::string> late = job->HostsThatRecord();
   analysis::ReportInput input;
   input.collector_version = recording::Version();
   input.command_line = command;
   input.work = options.work.work;
   input.hang_after_ns = options.rank_options.after_ns();
   input.link_peak = options.rank_options.link_peak;
-  const absl::StatusOr<analysis::Report> report = job.Finish(input);
+  const absl::StatusOr<analysis::Report> report = job->Finish(input);
   if (!report.ok()) {
     SayError(absl::StrCat("run: no report on all hosts: ", report.status().message()));
     return std::nullopt;
   }
-  std::string text = ReportText(*report, out + "/report.html", options);
+  std::string text = ReportText(*report, all.directory() + "/report.html", options);
   if (!late.empty() && !options.json)
     absl::StrAppend(&text, "gpuprobe: still recording, so that its end is missing above: ",
-                    absl::StrJoin(late, ", "), "; later: gpuprobe report ", out, "\n");
+                    absl::StrJoin(late, ", "), "; later: gpuprobe report ", all.directory(), "\n");
   return text;
 }
 
 // kFailed, after a line, if the report could not be written.
-int PrintReport(recording::Recorder& recorder, recording::LivePage& page, recording::WholeJobWatch* whole,
+int PrintReport(recording::Recorder& recorder, recording::LivePage& page, AllHosts* all,
                 const std::vector<std::string>& command, const RunOptions& options,
                 const RecordedCommands& commands) {
   const bool is_alone = commands.is_alone();
@@ -226,16 +213,17 @@ int PrintReport(recording::Recorder& recorder, recording::LivePage& page, record
   const analysis::Report report = recorder.Finish(command);
   const absl::Status& written = recorder.report_written();
   std::optional<std::string> of_all;
-  if (whole != nullptr) of_all = TextOfAllHosts(*whole, command, options);
+  if (all != nullptr) {
+    all->End(commands.hurried() ? milliseconds(0) : kHostsWait);
+    of_all = TextOfAllHosts(*all, command, options);
+  }
   if (!options.quiet && !is_alone) {
     log::SayForPeople(
         of_all.has_value()
             ? *of_all
             : ReportText(report, written.ok() ? recorder.directory() + "/report.html" : "", options));
-    if (!of_all.has_value() && whole != nullptr && !options.json && written.ok())
-      log::SayForPeople(
-          absl::StrCat("gpuprobe: this host's part of the job; once all hosts are done: gpuprobe report ",
-                       options.out_of_all_hosts, "\n"));
+    if (!of_all.has_value() && all != nullptr && !options.json && written.ok())
+      log::SayForPeople(all->WhyAlone());
   }
   page.Conclude(recorder, report);
   if (written.ok()) return kDone;
@@ -267,15 +255,23 @@ int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::s
       recording::Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kRun, recorder.status(), kOwnFailure);
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
-  std::optional<recording::WholeJobWatch> whole;
-  if (!options.out_of_all_hosts.empty())
-    whole.emplace(options.out_of_all_hosts, options.marker, options.rank_options, layout);
-  recording::WholeJobWatch* const watch = whole.has_value() ? &*whole : nullptr;
+  std::optional<AllHosts> hosts;
+  if (!options.out_of_all_hosts.empty() || options.meeting.has_value()) {
+    hosts.emplace(AllHosts::Options{.out = options.out_of_all_hosts,
+                                    .meeting = options.meeting,
+                                    .marker = options.marker,
+                                    .hangs = options.rank_options,
+                                    .layout = layout,
+                                    .keep_bytes = options.keep.bytes,
+                                    .quiet = options.quiet});
+    (*recorder)->SetFolderInDefault(hosts->FolderInDefault());
+  }
+  AllHosts* const all = hosts.has_value() ? &*hosts : nullptr;
   // One host's view of a hang has only its own ranks.
   (*recorder)->WatchForHangs(
       options.rank_options,
-      [watch](const std::string& text) {
-        if (watch == nullptr || !watch->has_several()) log::SayForPeople(text);
+      [all](const std::string& text) {
+        if (all == nullptr || !all->has_several()) log::SayForPeople(text);
       },
       layout);
   (*recorder)->SetStepMarker(options.marker);
@@ -294,12 +290,12 @@ int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::s
                                  ScreenOf(STDERR_FILENO, options.color.no_color));
   page.Start();
   if (!page.Url().empty() && !options.quiet) std::fprintf(stderr, "gpuprobe: live: %s\n", page.Url().c_str());
-  Serve(**server, **recorder, check, display, page, watch, commands);
+  Serve(**server, **recorder, check, display, page, all, commands);
   (*server)->SayEnded();
   server->reset();
   // We remove it ourselves because the waiting process may be killed before it can.
   RemoveSocketDirectory(std::filesystem::path(socket).parent_path());
-  return PrintReport(**recorder, page, watch, command, options, commands);
+  return PrintReport(**recorder, page, all, command, options, commands);
 }
 
 // Meets the ranks that record into the same directory. If the ranks of this host cannot meet, prints why and
@@ -381,10 +377,13 @@ int RunMain(const Arguments& arguments) {
   if (command.empty()) {
     return Fail(kRun, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
   }
-  if (!options.out.empty() &&
-      SpansHosts(command, [](const char* name) -> const char* { return std::getenv(name); })) {
+  const auto variable = [](const char* name) -> const char* { return std::getenv(name); };
+  if (SpansHosts(command, variable)) {
+    auto meeting = FindMeeting(command, variable);
+    if (!meeting.ok()) return Fail(kRun, meeting.status(), kUsage);
+    options.meeting = *std::move(meeting);
     options.out_of_all_hosts = options.out;
-    options.out = FolderOfThisHost(options.out);
+    if (!options.out.empty()) options.out = FolderOfThisHost(options.out);
   }
   auto environment = options.steps.Environment(options.marker.marker);
   if (!environment.ok()) return Fail(kRun, std::string(environment.status().message()), kUsage);

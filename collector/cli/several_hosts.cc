@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "collector/cli/rendezvous.h"
 #include "collector/recording/live_display.h"
 #include "collector/render/json_report.h"
 #include "collector/store/run_files.h"
@@ -43,6 +45,9 @@ bool AsksForHosts(const std::vector<std::string>& command) {
 
 bool SpansHosts(const std::vector<std::string>& command, Lookup variable) {
   if (AsksForHosts(command)) return true;
+  const char* hub = variable(kHubVariable);
+  if (hub != nullptr && *hub != '\0' && std::string_view(hub) != "off" && NumberOf(variable("WORLD_SIZE")) > 1)
+    return true;
   for (const launchers::Launcher* launcher :
        {&launchers::kTorchrun, &launchers::kOpenMpi, &launchers::kPmi}) {
     const int here = NumberOf(variable(launcher->local_size));
@@ -67,12 +72,14 @@ std::string HostOfRankZero(const std::string& out) {
   return "";
 }
 
-std::string FolderOfThisHost(const std::string& out) {
+std::string NameOfThisHost() {
   utsname names{};
   std::string host = uname(&names) == 0 ? names.nodename : "";
   std::replace(host.begin(), host.end(), '/', '_');
   if (host.empty() || host.front() == '.') host.insert(0, "host-");
-  return absl::StrCat(out, "/", host);
+  return host;
 }
+
+std::string FolderOfThisHost(const std::string& out) { return absl::StrCat(out, "/", NameOfThisHost()); }
 
 }  // namespace gpuprobe::cli

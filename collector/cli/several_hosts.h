@@ -13,13 +13,15 @@
 namespace gpuprobe::cli {
 
 // From the variables of a launcher that started us (srun, mpirun, a script), or from the options of one that
-// we start (torchrun, accelerate, deepspeed).
+// we start (torchrun, accelerate, deepspeed); of ranks that are started by hand, GPUPROBE_HUB says so.
 bool SpansHosts(const std::vector<std::string>& command,
                 absl::FunctionRef<const char*(const char* name)> variable);
 
 // The host whose folder below `out` has rank 0, if its collector records or has ended well; empty: none has.
 std::string HostOfRankZero(const std::string& out);
 
+// As it calls itself, fit for a folder.
+std::string NameOfThisHost();
 // This host's folder below `out`.
 std::string FolderOfThisHost(const std::string& out);
 

@@ -11,12 +11,13 @@
 #include "collector/http/board.h"
 #include "collector/http/connection.h"
 #include "collector/http/metrics.h"
+#include "collector/http/service.h"
 
 namespace gpuprobe::http {
 
 class DocumentBuilder;
 
-class Answers {
+class Answers : public Service {
  public:
   // `builder` may be null. `most_other_viewers`: limit for all users but the owner.
   Answers(Access access, Board& board, const DocumentBuilder* builder, size_t most_viewers,
@@ -27,9 +28,8 @@ class Answers {
         most_viewers_(most_viewers),
         most_other_viewers_(most_other_viewers) {}
 
-  // Every request goes through here, and is answered here. `connection`: the one that it came from.
-  void Answer(const httplib::Request& request, httplib::Response& response, Connection& connection);
-  void NoteRefused() { ++refused_; }
+  void Answer(const httplib::Request& request, httplib::Response& response, Connection& connection) override;
+  void NoteRefused() override { ++refused_; }
   ServerNumbers numbers() const;
 
  private:

@@ -38,10 +38,18 @@ bool Connection::Fill(Clock::time_point until) {
 
 bool Connection::AwaitRequest() {
   request_left_ = limits_.request_bytes;
+  takes_body_ = false;
   if (used_ == filled_ && !Fill(Clock::now() + limits_.idle)) return false;
   request_until_ = Clock::now() + limits_.request;
   answer_until_ = request_until_ + limits_.answer;
   return true;
+}
+
+void Connection::TakeBody(size_t bytes) {
+  takes_body_ = true;
+  request_left_ += bytes;
+  request_until_ += limits_.body;
+  answer_until_ = request_until_ + limits_.answer;
 }
 
 ssize_t Connection::read(char* data, size_t size) {

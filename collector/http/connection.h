@@ -18,6 +18,7 @@ struct ConnectionLimits {
   size_t request_bytes = size_t{16} << 10;      // request line and headers
   std::chrono::milliseconds idle{5000};         // until a request begins
   std::chrono::milliseconds request{5000};      // from its first byte to its last
+  std::chrono::milliseconds body{60'000};       // from its first byte to its last, if it has a body
   std::chrono::milliseconds write_stall{5000};  // without a byte taken by the other side
   std::chrono::milliseconds answer{120'000};    // a whole answer, unless it is a stream of events
   bool is_brief = false;                        // one short request, and signs of life as the only answer
@@ -41,6 +42,9 @@ class Connection : public httplib::Stream {
   // Waits for the first byte of a request, and starts its limits anew. False: none comes.
   bool AwaitRequest();
   bool is_brief() const { return limits_.is_brief; }
+  // The request that is being read has a body of this size, which may take longer.
+  void TakeBody(size_t bytes);
+  bool takes_body() const { return takes_body_; }
   // Whether the owner of the run is at the other end.
   void SetOwners(bool is_owners) { is_owners_ = is_owners; }
   bool is_owners() const { return is_owners_; }
@@ -65,6 +69,7 @@ class Connection : public httplib::Stream {
   int fd_;
   ConnectionLimits limits_;
   bool is_owners_ = false;
+  bool takes_body_ = false;
   size_t request_left_ = 0;
   Clock::time_point request_until_;
   Clock::time_point answer_until_;

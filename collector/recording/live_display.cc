@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/log/log.h"
 #include "collector/render/live_text.h"
+#include "collector/store/run_files.h"
 
 namespace gpuprobe::recording {
 
@@ -18,7 +19,7 @@ constexpr std::chrono::seconds kStale{30};
 
 bool IsLive(const std::string& directory) {
   std::error_code error;
-  const auto written = std::filesystem::last_write_time(std::filesystem::path(directory) / kLiveFile, error);
+  const auto written = std::filesystem::last_write_time(std::filesystem::path(directory) / store::kLiveFile, error);
   return !error && std::filesystem::file_time_type::clock::now() - written < kStale;
 }
 

@@ -12,8 +12,6 @@
 
 namespace gpuprobe::recording {
 
-// The file in the run's directory that `gpuprobe top` reads; there while the run is recorded.
-inline constexpr char kLiveFile[] = "live.json";
 // Whether a collector wrote into the directory lately.
 bool IsLive(const std::string& directory);
 

@@ -146,6 +146,8 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
   if (!directory_.has_value()) {
     absl::StatusOr<store::Directory> made =
         store::Directory::MakeNew(store::DefaultRunDirectory(store::RunName(hello.identity()), NowNs()));
+    if (made.ok() && !folder_in_default_.empty())
+      made = store::Directory::Make(absl::StrCat(made->path(), "/", folder_in_default_));
     if (!made.ok()) return made.status();
     directory_ = *std::move(made);
     if (absl::Status s = directory_->Lock(); !s.ok()) return s;
@@ -266,7 +268,7 @@ void Recorder::LookIfDue() {
   status_ = live_watch_.Look(job_, NowNs());
   if (hang_watch_ != nullptr) status_.hangs = hang_watch_->Statements();
   // If this cannot be written, neither can the logs, and their error is reported.
-  directory_->WriteFile(kLiveFile, absl::StrCat(render::LiveJson(status_), "\n")).IgnoreError();
+  directory_->WriteFile(store::kLiveFile, absl::StrCat(render::LiveJson(status_), "\n")).IgnoreError();
 }
 
 analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) {
@@ -282,7 +284,7 @@ analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) 
   for (int again = 0; again < model::JobModel::kReplays && job_.LearnedOfSteps(); ++again) CountStepsAgain();
   analysis::Report report = analysis::BuildReport(job_, input);
   report_written_ = WriteReport(job_, report);
-  directory_->Remove(kLiveFile);  // who looks finds this or the report
+  directory_->Remove(store::kLiveFile);  // who looks finds this or the report
   return report;
 }
 

@@ -51,6 +51,8 @@ class Recorder {
   // `say`, in lines, what was done. InvalidArgument if it was recorded with another step marker.
   absl::Status Resume(const std::function<void(const std::string& line)>& say);
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
+  // Where the directory gets a default name: records into this folder of it.
+  void SetFolderInDefault(const std::string& folder) { folder_in_default_ = folder; }
   // Makes the first process that reports print where the run is recorded.
   void LetProcessTell() { may_tell_ = true; }
   // `options`: how long a collective may wait before it counts as a hang, and what links carry. `say`
@@ -120,6 +122,7 @@ class Recorder {
   void RecordObservation(model::ProcessModel& process, std::optional<v1::ProcessObservation> seen);
 
   std::optional<store::Directory> directory_;
+  std::string folder_in_default_;
   bool unfinished_ = false;  // the directory holds a run that Resume goes on with
   size_t clients_ = 0;       // sinks that are open
   model::JobModel job_;

@@ -47,7 +47,7 @@ void WholeJob::SaySilentHosts() {
     const std::string folder = absl::StrCat(directory_, "/", host);
     std::error_code error;
     const bool silent =
-        std::filesystem::exists(std::filesystem::path(folder) / kLiveFile, error) && !IsLive(folder);
+        std::filesystem::exists(std::filesystem::path(folder) / store::kLiveFile, error) && !IsLive(folder);
     if (!silent) silent_.erase(host);
     if (silent && silent_.insert(host).second)
       say_(absl::StrCat(

@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kTotalsSuffix[] = ".gpt";
 constexpr char kTotalsPrefix[] = "totals-";
 constexpr size_t kPartBytes = size_t{4} << 20;
 constexpr size_t kMaxStateBytes = size_t{1} << 30;

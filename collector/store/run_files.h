@@ -23,6 +23,9 @@ namespace gpuprobe::store {
 using StateSource = absl::FunctionRef<void(absl::FunctionRef<void(std::string_view)>)>;
 
 inline constexpr char kLogSuffix[] = ".gpr";
+inline constexpr char kTotalsSuffix[] = ".gpt";
+// What `gpuprobe top` reads; there while the run is recorded.
+inline constexpr char kLiveFile[] = "live.json";
 
 struct Segment {
   std::string path;

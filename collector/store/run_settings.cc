@@ -12,7 +12,6 @@
 namespace gpuprobe::store {
 namespace {
 
-constexpr char kFile[] = "settings.txt";
 constexpr size_t kMostBytes = size_t{64} << 10;  // the file may come from elsewhere and hold anything
 constexpr std::string_view kStepMarker = "step-marker=";
 constexpr std::string_view kHangAfter = "hang-after=";
@@ -25,7 +24,7 @@ absl::Status WriteRunSettings(const Directory& directory, const RunSettings& set
     absl::StrAppend(&text, std::string(kStepMarker), settings.step_marker, "\n");
   if (settings.hang_after_s.has_value())
     absl::StrAppend(&text, std::string(kHangAfter), *settings.hang_after_s, "\n");
-  return text.empty() ? absl::OkStatus() : directory.WriteFile(kFile, text);
+  return text.empty() ? absl::OkStatus() : directory.WriteFile(kSettingsFile, text);
 }
 
 RunSettings ReadRunSettings(const std::string& directory) {
@@ -35,7 +34,7 @@ RunSettings ReadRunSettings(const std::string& directory) {
   const std::string folder =
       files.ok() && !files->hosts.empty() ? absl::StrCat("/", files->hosts.front()) : "";
   const absl::StatusOr<std::unique_ptr<MappedFile>> mapped =
-      MappedFile::Open(absl::StrCat(directory, folder, "/", kFile));
+      MappedFile::Open(absl::StrCat(directory, folder, "/", kSettingsFile));
   if (!mapped.ok()) return settings;
   std::istringstream file((*mapped)->Read(0, kMostBytes));
   for (std::string line; std::getline(file, line);) {

@@ -13,6 +13,8 @@
 
 namespace gpuprobe::store {
 
+inline constexpr char kSettingsFile[] = "settings.txt";
+
 struct RunSettings {
   std::string step_marker;               // as --step-marker took it; empty: none
   std::optional<uint64_t> hang_after_s;  // that a collective may wait; none: the default

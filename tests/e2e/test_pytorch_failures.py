@@ -2,11 +2,11 @@
 import os
 import re
 import signal
-import subprocess
 
 import harness
+import hosts
 from harness import GPUPROBE, wait_until
-from pytorch import SLOW_HOST, PyTorchTest, free_port, main
+from pytorch import SLOW_HOST, PyTorchTest, main
 
 RANKS = 2
 
@@ -65,31 +65,6 @@ class Failures(PyTorchTest):
         self.assertRegex(program.so_far().decode(), rf"in\s+Python\s+it\s+is\s+in\s+<module>\s+\(\S+/hang\.py:{line}\)")
         self.assertEqual(report["hangs"][0]["ranks"][0]["python"][0]["line"], line)
 
-    def test_a_rank_with_more_to_compute_on_another_host(self):
-        """torchrun on two hosts, UTS namespaces here, that record into one directory; the host of rank 0 reports on both."""
-        if subprocess.run(["unshare", "--uts", "hostname", "n1"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-            self.skipTest("no namespace can be made here")
-        out = self.path("shared")
-        launcher = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--local-addr", "127.0.0.1")
-        command = [GPUPROBE, "run", "--out", out, "--", *self.sample("slow_rank", RANKS, launcher=launcher)]
-        hosts = [self.start(["unshare", "--uts", "sh", "-c", 'hostname "$1"; shift; exec "$@"', "sh", name, *command], devices=RANKS) for name in ("n1", "n2")]
-        said = []
-        for host in hosts:
-            finished = host.wait()
-            self.assertEqual(finished.returncode, 0, str(finished))
-            said.append(finished.stderr.decode())
-        self.assert_nothing_runs()
-        other, all_hosts = sorted(said, key=len)
-        self.assertRegex(other, f"^gpuprobe: recorded in {out}/n[12]; n[12], where rank 0 is, reports on all hosts\n$")
-        self.assertRegex(all_hosts, r"gpuprobe: 4 ranks on \d GPUs of 2 hosts in ")
-        report = self.report(out)
-        self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1, 2, 3])
-        self.assertEqual(len({rank["host"] for rank in report["ranks"][:2]}), 1)
-        self.assertNotEqual(report["ranks"][0]["host"], report["ranks"][3]["host"])
-        with self.undisturbed(report):
-            self.assertEqual(report["findings"][0]["id"], "straggler-more-work", all_hosts)
-            self.assertIn("rank 3", report["findings"][0]["statement"])
-
     def test_a_rank_with_more_to_compute(self):
         report = self.record(self.sample("slow_rank", RANKS), RANKS)
         self.assert_no_loss(report)
@@ -97,6 +72,32 @@ class Failures(PyTorchTest):
         with self.undisturbed(report):
             self.assertEqual(first["id"], "straggler-more-work")
         self.assertIn("The other rank waits for rank 1,", first["statement"])
+
+
+class SeveralHosts(hosts.Hosts, PyTorchTest):
+
+    def test_a_rank_with_more_to_compute_on_another_host(self):
+        """torchrun as people type it on each of two hosts that share nothing but a network and a token; where they meet, one report is on both."""
+        programs = {}
+        for name in self.holders:
+            os.mkdir(self.path(name))
+            launcher = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "n1:29500", "--local-addr", name)
+            programs[name] = self.start_on(name, [GPUPROBE, "run", "--", *self.sample("slow_rank", RANKS, launcher=launcher)], devices=RANKS,
+                                           env={"GPUPROBE_HUB_TOKEN": "a-token-that-both-hosts-have"}, cwd=self.path(name))
+        said = {}
+        for name, program in programs.items():
+            finished = program.wait()
+            self.assertEqual(finished.returncode, 0, str(finished))
+            said[name] = finished.stderr.decode()
+        self.assertRegex(said["n2"], r"gpuprobe: recorded in gpuprobe-runs/\S+; n1 reports on all hosts\n$")
+        self.assertRegex(said["n1"], r"gpuprobe: 4 ranks on \d GPUs of 2 hosts in ")
+        report = self.report(self.only_run_directory(os.path.join(self.path("n1"), "gpuprobe-runs")))
+        self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1, 2, 3])
+        self.assertEqual(len({rank["host"] for rank in report["ranks"][:2]}), 1)
+        self.assertNotEqual(report["ranks"][0]["host"], report["ranks"][3]["host"])
+        with self.undisturbed(report):
+            self.assertEqual(report["findings"][0]["id"], "straggler-more-work", said["n1"])
+            self.assertIn("rank 3", report["findings"][0]["statement"])
 
 
 if __name__ == "__main__":

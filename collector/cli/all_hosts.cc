@@ -1,0 +1,136 @@
+#include "collector/cli/all_hosts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collector/cli/several_hosts.h"
+#include "collector/http/address.h"
+#include "collector/log/log.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+constexpr std::chrono::seconds kTroubleAfter{15};
+// Records of a host may be dropped there while they are still here.
+constexpr uint64_t kRoomFactor = 2;
+
+bool HasRankZero(const model::JobModel& job) {
+  return std::any_of(job.processes().begin(), job.processes().end(), [](const auto& process) {
+    const v1::Identity& id = process->identity();
+    return id.rank() == 0 && id.rank_source() != v1::RANK_SOURCE_NONE;
+  });
+}
+
+}  // namespace
+
+AllHosts::AllHosts(Options options) : options_(std::move(options)), host_(NameOfThisHost()) {
+  if (!options_.meeting.has_value()) return;
+  const hub::Meeting& meeting = *options_.meeting;
+  const absl::StatusOr<hub::Secret> secret = hub::Secret::Find();
+  if (!secret.ok()) {
+    no_secret_ = std::string(secret.status().message());
+    if (!options_.quiet) log::SayForPeople(absl::StrCat("gpuprobe: hosts are not joined: ", no_secret_, "\n"));
+    return;
+  }
+  if (IsThisHost(meeting.host)) Listen(meeting, *secret);
+  if (!hub_.has_value()) mirror_.emplace(meeting, *secret, host_);
+}
+
+// Another `gpuprobe run` of this host may be the hub already, or become it meanwhile.
+void AllHosts::Listen(const hub::Meeting& meeting, const hub::Secret& secret) {
+  if (hub::FindHub(meeting, secret).ok()) return;
+  absl::Status why;
+  for (uint16_t i = 0; i < meeting.ports; ++i) {
+    hub::Meeting at = meeting;
+    at.first_port = static_cast<uint16_t>(meeting.first_port + i);
+    at.ports = 1;
+    // A name may have another address here than on other hosts (127.0.1.1).
+    absl::StatusOr<http::Address> address = http::ParseAddress(at.Text());
+    if (!address.ok()) address = http::Address{.host = "0.0.0.0", .port = at.first_port};
+    absl::StatusOr<http::Listener> listener = http::Listener::Open(*address);
+    if (!listener.ok()) {
+      why.Update(listener.status());
+      if (hub::FindHub(at, secret).ok()) return;
+      continue;
+    }
+    const hub::Hub::Options options{
+        .job = meeting.job, .host = host_, .most_bytes_of_host = kRoomFactor * options_.keep_bytes};
+    hub_.emplace(options, secret, *std::move(listener));
+    hub_->Start();
+    return;
+  }
+  log::SayForPeople(absl::StrCat("gpuprobe: other hosts cannot join: ", why.message(), "\n"));
+}
+
+std::string AllHosts::FolderInDefault() const {
+  return hub_.has_value() && options_.out.empty() ? host_ : "";
+}
+
+void AllHosts::Tick(const recording::Recorder& recorder) {
+  if (!recorder.heard_anything()) return;
+  if (own_.empty()) {
+    own_ = recorder.directory();
+    const std::filesystem::path path(own_);
+    folder_ = path.filename().string();
+    if (hub_.has_value() || !options_.out.empty()) directory_ = path.parent_path().string();
+    if (hub_.has_value()) hub_->SetDirectory(directory_, folder_);
+    if (mirror_.has_value()) mirror_->Begin(own_);
+  }
+  const bool shows = hub_.has_value() ? !hub_->folders().empty() || !options_.out.empty()
+                                      : HasRankZero(recorder.job()) && !directory_.empty();
+  const bool is_shown_elsewhere = mirror_.has_value() && mirror_->state().phase != hub::Mirror::Phase::kSearching;
+  if (shows && !is_shown_elsewhere && !watch_.has_value()) {
+    watch_.emplace(directory_, options_.marker, options_.hangs, options_.layout);
+    watch_->Begin();
+  }
+  SayTrouble();
+}
+
+// Once, while the job runs: whoever wonders why a host is missing can still mend it.
+void AllHosts::SayTrouble() {
+  if (options_.quiet || !mirror_.has_value()) return;
+  const hub::Mirror::State state = mirror_->state();
+  if (state.phase == hub::Mirror::Phase::kSending && state.why.empty() && !said_hub_) {
+    said_hub_ = true;
+    log::SayForPeople(absl::StrCat("gpuprobe: ", state.hub_host, " shows all hosts of this job\n"));
+  }
+  if (said_trouble_ || state.why.empty() || std::chrono::steady_clock::now() < began_ + kTroubleAfter) return;
+  said_trouble_ = true;
+  log::SayForPeople(absl::StrCat("gpuprobe: this host's records do not reach ", options_.meeting->Text(), ": ",
+                                 state.why, "; they are in ", own_, ", and it tries again\n"));
+}
+
+size_t AllHosts::HostsThatRecord() {
+  if (!has_several()) return 0;
+  watch_->Hurry();
+  return watch_->HostsThatRecord().size();
+}
+
+void AllHosts::End(std::chrono::milliseconds patience) {
+  if (mirror_.has_value()) sent_ = mirror_->End(patience);
+  if (!watch_.has_value()) return;
+  recording::WholeJob& job = watch_->End();
+  if (job.hosts().size() > 1) job_ = &job;
+}
+
+std::string AllHosts::WhereReported() const {
+  std::string shows = sent_.phase == hub::Mirror::Phase::kSearching || !sent_.all_sent ? "" : sent_.hub_host;
+  if (shows.empty() && !directory_.empty() && !watch_.has_value()) {
+    shows = HostOfRankZero(directory_);
+    if (shows == folder_) return "";
+    if (!shows.empty()) absl::StrAppend(&shows, ", where rank 0 is,");
+  }
+  return shows.empty() ? "" : absl::StrCat("gpuprobe: recorded in ", own_, "; ", shows, " reports on all hosts\n");
+}
+
+std::string AllHosts::WhyAlone() const {
+  std::string text = "gpuprobe: this host's part of the job";
+  if (!sent_.why.empty()) absl::StrAppend(&text, ", which is not all at ", options_.meeting->Text(), " (", sent_.why, ")");
+  if (directory_.empty())
+    return absl::StrCat(text, "; with the other hosts' directories beside it: gpuprobe report ", own_, " DIR ...\n");
+  return absl::StrCat(text, "; once all hosts are done: gpuprobe report ", directory_, "\n");
+}
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,84 @@
+// This host's part in a job that spans hosts: it shows the whole job, or sends what it records to the host
+// that does, or, with a directory that all hosts share, neither: then who records rank 0 reads it.
+//
+// Who shows it is the hub of the job, on the host where the job's launcher lets all ranks meet. Other hosts
+// post their records to it. Without a secret that proves whose they are, nothing listens and nothing is sent.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/analysis/live_status.h"
+#include "collector/cli/rendezvous.h"
+#include "collector/hub/hub.h"
+#include "collector/hub/mirror.h"
+#include "collector/recording/options.h"
+#include "collector/recording/recorder.h"
+#include "collector/recording/whole_job_watch.h"
+#include "collector/render/text_layout.h"
+
+namespace gpuprobe::cli {
+
+class AllHosts {
+ public:
+  struct Options {
+    std::string out;  // --out, which all hosts may share; empty: it was not given
+    std::optional<hub::Meeting> meeting;  // nullopt: hosts do not talk to each other
+    recording::ChosenMarker marker;
+    recording::HangOptions hangs;
+    render::Layout layout;
+    uint64_t keep_bytes = 0;  // of each host
+    bool quiet = false;
+  };
+
+  // Listens if this host is where the job meets, and says so; nothing may be forked after it.
+  explicit AllHosts(Options options);
+
+  // This host's folder in the directory of all hosts, for a recorder that names that directory; empty: it has
+  // none, or records in one that is named already.
+  std::string FolderInDefault() const;
+  // A few times a second.
+  void Tick(const recording::Recorder& recorder);
+  // Rank 0, or the hub, is here, and other hosts record.
+  bool has_several() const { return watch_.has_value() && watch_->has_several(); }
+  // As of the last look at all hosts.
+  analysis::LiveStatus status() const { return watch_->status(); }
+  std::vector<v1::HangVerdict> TakeVerdicts() { return watch_->TakeVerdicts(); }
+  // Of all hosts, of those that still record; looks more often from now on.
+  size_t HostsThatRecord();
+
+  // What this host recorded is complete. Sends what the hub lacks, for so long at most, and ends the watch.
+  void End(std::chrono::milliseconds patience);
+  // The job of all hosts, after End; null: it is not shown here, or no other host recorded.
+  recording::WholeJob* job() { return job_; }
+  // The directory of all hosts.
+  const std::string& directory() const { return directory_; }
+  // Where all hosts are reported, in a line for people, after End; empty: nowhere.
+  std::string WhereReported() const;
+  // Why this host's report has to stand for itself, in a line for people.
+  std::string WhyAlone() const;
+
+ private:
+  void Listen(const hub::Meeting& meeting, const hub::Secret& secret);
+  void SayTrouble();
+
+  Options options_;
+  std::string host_;       // its name
+  std::string folder_;     // its directory's name in directory_
+  std::string own_;        // what it records in; empty: not known yet
+  std::string directory_;  // empty: there is none, or it is not known yet
+  std::optional<hub::Hub> hub_;
+  std::optional<hub::Mirror> mirror_;
+  std::optional<recording::WholeJobWatch> watch_;
+  recording::WholeJob* job_ = nullptr;
+  hub::Mirror::State sent_;  // at the end
+  std::string no_secret_;    // why hosts do not join
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  bool said_trouble_ = false;
+  bool said_hub_ = false;
+};
+
+}  // namespace gpuprobe::cli

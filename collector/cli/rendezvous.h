@@ -1,0 +1,30 @@
+// Where the hosts of a job meet and what the job is called, as its launcher tells all of them.
+//
+//   gpuprobe run -- torchrun --nnodes 2 --rdzv-endpoint n1:29500 ...     n1, "n1:29500"
+//   srun gpuprobe run -- python train.py                                 the step's first node, "slurm 4711.0"
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "collector/hub/mirror.h"
+
+namespace gpuprobe::cli {
+
+inline constexpr char kHubVariable[] = "GPUPROBE_HUB";
+
+// Of a job that spans hosts (several_hosts.h). nullopt: the launcher does not say, says a loopback name, or
+// the variable GPUPROBE_HUB is "off". InvalidArgument if that is neither this nor HOST or HOST:PORT.
+absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(
+    const std::vector<std::string>& command, absl::FunctionRef<const char*(const char* name)> variable);
+
+// "n1" of "n[1-4,7],m3": the first of Slurm's list of nodes.
+std::string FirstNode(const std::string& list);
+
+// By its name, or by an address that is one of ours.
+bool IsThisHost(const std::string& name);
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,27 @@
+// What answers the requests that a server's connections read. Safe from many threads.
+#pragma once
+
+#include <cstddef>
+
+#include "collector/http/connection.h"
+
+namespace gpuprobe::http {
+
+class Service {
+ public:
+  Service() = default;
+  virtual ~Service() = default;
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // How long a body this request may have, which is read before Answer is called; 0: none is read, and the
+  // connection is closed after the answer. Judges by the headers.
+  virtual size_t MostBodyBytes(const httplib::Request& /*request*/) { return 0; }
+  // Every request goes through here, and is answered here. `connection`: the one that it came from.
+  virtual void Answer(const httplib::Request& request, httplib::Response& response,
+                      Connection& connection) = 0;
+  // A connection was turned away.
+  virtual void NoteRefused() = 0;
+};
+
+}  // namespace gpuprobe::http

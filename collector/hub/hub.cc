@@ -1,0 +1,258 @@
+#include "collector/hub/hub.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collector/http/connections.h"
+#include "collector/hub/protocol.h"
+#include "collector/store/run_files.h"
+
+namespace gpuprobe::hub {
+namespace {
+
+constexpr size_t kMostName = 100;
+constexpr int kMostFolders = 100;  // of one name
+constexpr char kJson[] = "application/json";
+
+bool IsPlain(const std::string& name) {
+  return !name.empty() && name.size() <= kMostName && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+         });
+}
+
+bool IsSent(const std::string& name) { return IsPlain(name) && (IsGrowing(name) || IsReplaced(name)); }
+
+std::string FolderNameOf(std::string host) {
+  if (host.size() > kMostName) host.resize(kMostName);
+  for (char& c : host) {
+    if (!IsPlain(absl::StrCat("a", std::string(1, c)))) c = '_';
+  }
+  return host.empty() || host.front() == '.' ? absl::StrCat("host-", host) : host;
+}
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+void Refuse(httplib::Response& response, int status, const std::string& why) {
+  response.status = status;
+  response.set_content(absl::StrCat("{\"error\":\"", why, "\"}\n"), kJson);
+}
+
+absl::Status SystemError(const std::string& name, int error) {
+  return absl::UnavailableError(absl::StrCat(name, ": ", std::strerror(error)));
+}
+
+}  // namespace
+
+// What comes in over HTTP.
+class Hub::Endpoint : public http::Service {
+ public:
+  Endpoint(Hub& hub, Secret secret, http::Listener listener)
+      : hub_(hub), secret_(std::move(secret)), connections_(std::move(listener)) {}
+
+  // Whoever lacks the secret gets no byte of a body read.
+  size_t MostBodyBytes(const httplib::Request& request) override {
+    const bool signed_well =
+        request.path == kPath && secret_.HasSigned(kPost, request.get_header_value(kDigestHeader),
+                                                   request.get_header_value(kSignatureHeader));
+    return signed_well ? kMostPostBytes : 0;
+  }
+  void Answer(const httplib::Request& request, httplib::Response& response,
+              http::Connection& connection) override {
+    if (request.path != kPath) return Refuse(response, kNotFound, "there is nothing here");
+    if (request.method == "GET") return Prove(request, response);
+    const std::string digest = request.get_header_value(kDigestHeader);
+    if (!connection.takes_body() || DigestOf(request.body) != digest) {
+      NoteRefused();
+      return Refuse(response, kForbidden, "the signature is not one of this job's secret");
+    }
+    v1::HubPost post;
+    if (!post.ParseFromString(request.body)) {
+      NoteRefused();
+      return Refuse(response, kBadRequest, "that is no post");
+    }
+    const std::string answer = hub_.Take(post).SerializeAsString();
+    response.status = kOk;
+    response.set_header(kSignatureHeader,
+                        secret_.Sign(kAnswer, absl::StrCat(digest, "\n", DigestOf(answer))));
+    response.set_content(answer, kProtobuf);
+  }
+  void NoteRefused() override { ++hub_.refused_; }
+  http::Connections& connections() { return connections_; }
+
+ private:
+  void Prove(const httplib::Request& request, httplib::Response& response) const {
+    const std::string job = request.get_param_value("job");
+    if (job != hub_.options_.job) return Refuse(response, kConflict, "this is the hub of another job");
+    response.status = kOk;
+    response.set_header(kSignatureHeader,
+                        secret_.Sign(kProof, absl::StrCat(request.get_param_value("nonce"), "\n", job)));
+    response.set_content("{}\n", kJson);
+  }
+
+  Hub& hub_;
+  const Secret secret_;
+  http::Connections connections_;
+};
+
+Hub::Hub(Options options, Secret secret, http::Listener listener)
+    : options_(std::move(options)),
+      endpoint_(std::make_unique<Endpoint>(*this, std::move(secret), std::move(listener))) {}
+
+Hub::~Hub() { Stop(); }
+
+void Hub::Start() { endpoint_->connections().Start(*endpoint_); }
+
+void Hub::Stop() { endpoint_->connections().Stop(); }
+
+const http::Address& Hub::address() const { return endpoint_->connections().address(); }
+
+void Hub::SetDirectory(const std::string& directory, const std::string& folder) {
+  const std::lock_guard lock(mutex_);
+  directory_ = directory;
+  own_folder_ = folder;
+}
+
+std::vector<std::string> Hub::folders() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> folders;
+  for (const auto& [instance, host] : hosts_) folders.push_back(host.folder);
+  return folders;
+}
+
+absl::StatusOr<Hub::Host*> Hub::HostOf(const v1::HubPost& post) {
+  if (const auto known = hosts_.find(post.instance()); known != hosts_.end()) return &known->second;
+  if (hosts_.size() >= kMostHosts)
+    return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostHosts, " hosts already"));
+  const std::string name = FolderNameOf(post.host());
+  const std::string instance = absl::StrFormat("%016x", post.instance());
+  for (int i = 1; i < kMostFolders; ++i) {
+    const std::string folder = i == 1 ? name : absl::StrCat(name, "-", i);
+    if (folder == own_folder_) continue;
+    const std::string path = absl::StrCat(directory_, "/", folder);
+    if (FirstLine(absl::StrCat(path, "/", kInstanceFile)) == instance) return nullptr;
+    absl::StatusOr<store::Directory> directory = store::Directory::Make(path);
+    if (!directory.ok()) return directory.status();
+    const bool goes_on = FirstLine(absl::StrCat(path, "/", kMirroredFile)) == instance;
+    if (!directory->made() && !goes_on) continue;
+    if (absl::Status s = directory->Lock(); !s.ok()) return s;
+    if (absl::Status s = directory->WriteFile(kMirroredFile, absl::StrCat(instance, "\n")); !s.ok()) return s;
+    const absl::StatusOr<std::vector<std::string>> names = directory->List();
+    if (!names.ok()) return names.status();
+    Host host{.directory = *std::move(directory), .folder = folder, .files = {}};
+    for (const std::string& file : *names) {
+      if (!IsSent(file)) continue;
+      const uint64_t bytes = host.directory.FileBytes(file);
+      host.files[file] = bytes;
+      host.bytes += bytes;
+    }
+    return &hosts_.emplace(post.instance(), std::move(host)).first->second;
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostFolders, " hosts named ", name));
+}
+
+absl::Status Hub::Write(Host& host, const v1::FilePart& part) {
+  if (!IsSent(part.name())) return absl::InvalidArgumentError("a file's name is none of a run directory");
+  const auto known = host.files.find(part.name());
+  if (known == host.files.end() && host.files.size() >= kMostFiles)
+    return absl::ResourceExhaustedError(absl::StrCat("it has ", kMostFiles, " files already"));
+  const uint64_t have = known == host.files.end() ? 0 : known->second;
+  std::string_view data = part.data();
+  if (!part.whole()) {
+    // A gap is sent again from the size that the answer has.
+    if (part.offset() > have || part.offset() + data.size() <= have) return absl::OkStatus();
+    data.remove_prefix(have - part.offset());
+  }
+  if (host.bytes + data.size() > options_.most_bytes_of_host)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a host may have ", options_.most_bytes_of_host >> 20U, " MiB here"));
+  if (part.whole()) {
+    if (absl::Status s = host.directory.WriteFile(part.name(), data); !s.ok()) return s;
+    host.bytes += data.size() - have;
+    host.files[part.name()] = data.size();
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<int> fd = known == host.files.end() ? host.directory.CreateFile(part.name())
+                                                           : host.directory.ContinueFile(part.name());
+  if (!fd.ok()) return fd.status();
+  int error = 0;
+  uint64_t& bytes = host.files[part.name()];
+  while (!data.empty() && error == 0) {
+    const ssize_t n = write(*fd, data.data(), data.size());
+    if (n >= 0) {
+      data.remove_prefix(static_cast<size_t>(n));
+      bytes += static_cast<size_t>(n);
+      host.bytes += static_cast<size_t>(n);
+    } else if (errno != EINTR) {
+      error = errno;
+    }
+  }
+  if (close(*fd) != 0 && error == 0) error = errno;
+  return error == 0 ? absl::OkStatus() : SystemError(part.name(), error);
+}
+
+v1::HubAnswer Hub::Take(const v1::HubPost& post) {
+  const std::lock_guard lock(mutex_);
+  v1::HubAnswer answer;
+  answer.set_host(options_.host);
+  const auto refuse = [&](absl::string_view why) {
+    ++refused_;
+    answer.set_refused(why.data(), why.size());
+    return answer;
+  };
+  if (post.job() != options_.job) return refuse("this is the hub of another job");
+  if (directory_.empty()) return refuse("nothing is recorded on the hub's host yet");
+  const absl::StatusOr<Host*> found = HostOf(post);
+  if (!found.ok()) return refuse(found.status().message());
+  if (*found == nullptr) {
+    answer.set_shared(true);
+    return answer;
+  }
+  Host& host = **found;
+  absl::Status status;
+  if (post.sequence() > host.sequence) {
+    host.sequence = post.sequence();
+    for (const v1::FilePart& part : post.parts()) status.Update(Write(host, part));
+    std::set<std::string> gone;
+    if (post.ended()) gone.insert(store::kLiveFile);
+    for (const auto& [name, bytes] : host.files) {
+      if (!post.names().empty() && std::find(post.names().begin(), post.names().end(), name) == post.names().end())
+        gone.insert(name);
+    }
+    for (const std::string& name : gone) {
+      const auto file = host.files.find(name);
+      if (file == host.files.end()) continue;
+      host.directory.Remove(name);
+      host.bytes -= file->second;
+      host.files.erase(file);
+    }
+  }
+  if (!status.ok()) {
+    ++refused_;
+    answer.set_refused(status.message().data(), status.message().size());
+  }
+  for (const auto& [name, bytes] : host.files) {
+    v1::FileSize& size = *answer.add_have();
+    size.set_name(name);
+    size.set_bytes(bytes);
+  }
+  return answer;
+}
+
+}  // namespace gpuprobe::hub

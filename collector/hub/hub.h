@@ -1,0 +1,89 @@
+// The hub of one job, on one of its hosts: writes what the other hosts post into folders of their own beside
+// this host's, as if all hosts recorded into one directory that they share.
+//
+//   gpuprobe-runs/20261127T101500Z-train/n1/rank-0.gpr ...      recorded here
+//   gpuprobe-runs/20261127T101500Z-train/n2/rank-8.gpr ...      posted by n2, whose files are the original
+//
+// A host's files are the queue: a host sends what is behind the sizes that the hub has, so that nothing is
+// lost or written twice when posts are lost or repeated, or when either end begins again. Whoever posts must
+// know the secret. Trusts nothing else: names, sizes and numbers are bounded, and files are never written
+// outside the folder.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collector/http/address.h"
+#include "collector/hub/secret.h"
+#include "collector/store/directory.h"
+#include "gpuprobe/v1/hub.pb.h"
+
+namespace gpuprobe::hub {
+
+// In a run directory: the collector that records there, by a random number.
+inline constexpr char kInstanceFile[] = "instance.txt";
+// In a folder that a hub has made: whose files it has.
+inline constexpr char kMirroredFile[] = "mirrored.txt";
+
+class Hub {
+ public:
+  struct Options {
+    std::string job;   // as the launcher tells all hosts
+    std::string host;  // name of this one
+    uint64_t most_bytes_of_host = uint64_t{4} << 30;
+  };
+  static constexpr size_t kMostHosts = 1024;
+  static constexpr size_t kMostFiles = 4096;  // of a host
+
+  Hub(Options options, Secret secret, http::Listener listener);
+  ~Hub();
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
+
+  // Answers from now on.
+  void Start();
+  // Ends every connection. Also done by the end of this object.
+  void Stop();
+  // Until then hosts are told to come back. `folder`: this host's own in it.
+  void SetDirectory(const std::string& directory, const std::string& folder);
+
+  const http::Address& address() const;
+  // Folders of other hosts that have posted.
+  std::vector<std::string> folders() const;
+  // Requests without the secret, and posts that were refused.
+  uint64_t refused() const { return refused_.load(); }
+
+  // A post of whoever knows the secret.
+  v1::HubAnswer Take(const v1::HubPost& post);
+
+ private:
+  class Endpoint;
+  struct Host {
+    store::Directory directory;
+    std::string folder;
+    uint64_t sequence = 0;
+    uint64_t bytes = 0;
+    std::map<std::string, uint64_t> files;  // their sizes
+  };
+
+  // The host that posts, or why it cannot; null: its own files are in the directory already.
+  absl::StatusOr<Host*> HostOf(const v1::HubPost& post);
+  absl::Status Write(Host& host, const v1::FilePart& part);
+
+  const Options options_;
+  std::atomic<uint64_t> refused_ = 0;
+  mutable std::mutex mutex_;
+  std::string directory_;  // under the mutex, as all that follows; empty: not known yet
+  std::string own_folder_;
+  std::map<uint64_t, Host> hosts_;  // by instance
+  std::unique_ptr<Endpoint> endpoint_;  // the last member: its threads use the others
+};
+
+}  // namespace gpuprobe::hub

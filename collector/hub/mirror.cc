@@ -1,0 +1,269 @@
+#include "collector/hub/mirror.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collector/http/background.h"
+#include "collector/http/library.h"
+#include "collector/hub/hub.h"
+#include "collector/hub/protocol.h"
+#include "collector/store/directory.h"
+
+namespace gpuprobe::hub {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kEvery{1000};
+constexpr milliseconds kLongestPause{10'000};  // while there is no hub
+constexpr milliseconds kSearchAtEnd{2000};
+constexpr milliseconds kConnectPatience{3000};
+constexpr milliseconds kAnswerPatience{10'000};
+constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kNonceBytes = 16;
+
+std::unique_ptr<httplib::Client> ClientOf(const std::string& url) {
+  auto client = std::make_unique<httplib::Client>(url);
+  client->set_connection_timeout(kConnectPatience);
+  client->set_read_timeout(kAnswerPatience);
+  client->set_write_timeout(kAnswerPatience);
+  client->set_keep_alive(true);
+  client->set_tcp_nodelay(true);
+  return client;
+}
+
+uint64_t RandomNumber() {
+  uint64_t number = 0;
+  (void)absl::SimpleHexAtoi(RandomHex(sizeof(number)), &number);
+  return number;
+}
+
+}  // namespace
+
+std::string Meeting::Text() const {
+  return absl::StrCat(absl::StrContains(host, ":") ? absl::StrCat("[", host, "]") : host, ":", first_port);
+}
+
+absl::StatusOr<std::string> FindHub(const Meeting& meeting, const Secret& secret) {
+  absl::Status why;
+  for (uint16_t i = 0; i < meeting.ports; ++i) {
+    Meeting at = meeting;
+    at.first_port = static_cast<uint16_t>(meeting.first_port + i);
+    const std::string url = absl::StrCat("http://", at.Text());
+    const std::unique_ptr<httplib::Client> client = ClientOf(url);
+    const std::string nonce = RandomHex(kNonceBytes);
+    const httplib::Result result = client->Get(kPath, httplib::Params{{"job", meeting.job}, {"nonce", nonce}}, {});
+    if (!result) {
+      why.Update(absl::UnavailableError(absl::StrCat(at.Text(), " does not answer")));
+      // Of a host that is away, every port is.
+      if (result.error() == httplib::Error::ConnectionTimeout) break;
+      continue;
+    }
+    if (result->status == kConflict) {
+      why = absl::NotFoundError(absl::StrCat(at.Text(), " is the hub of another job"));
+      continue;
+    }
+    const bool proved = result->status == kOk &&
+                        secret.HasSigned(kProof, absl::StrCat(nonce, "\n", meeting.job),
+                                         result->get_header_value(kSignatureHeader));
+    if (proved) return url;
+    why = result->status == kOk
+              ? absl::PermissionDeniedError(
+                    absl::StrCat(at.Text(), " has another token than this host: both need the same one in ",
+                                 Secret::kVariable, " or ~/.config/gpuprobe/hub-token"))
+              : absl::FailedPreconditionError(absl::StrCat(at.Text(), " is no hub"));
+  }
+  return why;
+}
+
+Mirror::Mirror(Meeting meeting, Secret secret, std::string host)
+    : meeting_(std::move(meeting)), secret_(std::move(secret)), host_(std::move(host)), instance_(RandomNumber()) {}
+
+Mirror::~Mirror() { End(milliseconds(0)); }
+
+void Mirror::Begin(const std::string& directory) {
+  if (begun()) return;
+  directory_ = directory;
+  // By it the hub knows files that it can read itself.
+  if (const absl::StatusOr<store::Directory> own = store::Directory::Make(directory); own.ok())
+    own->WriteFile(kInstanceFile, absl::StrFormat("%016x\n", instance_)).IgnoreError();
+  thread_ = std::thread([this] { Run(); });
+}
+
+Mirror::State Mirror::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+Mirror::State Mirror::End(milliseconds patience) {
+  if (!begun()) return state();
+  {
+    const std::lock_guard lock(mutex_);
+    ended_at_ = Clock::now();
+    end_ = ended_at_ + patience;
+  }
+  changed_.notify_all();
+  thread_.join();
+  return state();
+}
+
+void Mirror::Note(Phase phase, const std::string& why, bool all_sent) {
+  const std::lock_guard lock(mutex_);
+  state_ = {.phase = phase, .hub_host = hub_host_, .why = why, .all_sent = all_sent};
+}
+
+void Mirror::Run() {
+  http::RunInBackground();
+  milliseconds pause = kEvery;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const bool ends = end_.has_value();
+    lock.unlock();
+    const bool well = Send(ends);
+    lock.lock();
+    if (state_.phase == Phase::kShared) return;
+    if (ends && (well || Clock::now() >= *end_)) return;
+    // Who is away when the job ends does not come back.
+    if (ends && state_.phase == Phase::kSearching && Clock::now() >= ended_at_ + kSearchAtEnd) return;
+    pause = well ? kEvery : std::min(2 * pause, kLongestPause);
+    if (end_.has_value()) pause = milliseconds(ends ? 200 : 0);
+    changed_.wait_for(lock, pause, [&] { return end_.has_value() && !ends; });
+  }
+}
+
+v1::HubPost Mirror::NextPost(bool ended, bool& more) {
+  v1::HubPost post;
+  post.set_job(meeting_.job);
+  post.set_host(host_);
+  post.set_instance(instance_);
+  post.set_sequence(++sequence_);
+  if (!knows_sizes_) {
+    more = true;
+    return post;  // the answer has them
+  }
+  more = false;
+  size_t left = kMostPartBytes;
+  std::error_code error;
+  for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const bool whole = IsReplaced(name);
+    if (!whole && !IsGrowing(name)) continue;
+    const int fd = open(it->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    const auto closing = absl::MakeCleanup([fd] { close(fd); });
+    struct stat st {};
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) continue;
+    post.add_names(name);
+    const auto size = static_cast<uint64_t>(st.st_size);
+    const int64_t written = st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec;
+    const auto have = have_.find(name);
+    uint64_t offset = whole || have == have_.end() ? 0 : have->second;
+    if (whole && have != have_.end() && sent_[name] == written) continue;
+    if (whole && size > left) {
+      more = true;
+      continue;
+    }
+    while (offset < size) {
+      if (left == 0) {
+        more = true;
+        break;
+      }
+      std::string data(std::min<uint64_t>({size - offset, left, whole ? size : kPieceBytes}), '\0');
+      const ssize_t n = pread(fd, data.data(), data.size(), static_cast<off_t>(offset));
+      if (n <= 0) break;
+      data.resize(static_cast<size_t>(n));
+      left -= data.size();
+      v1::FilePart& part = *post.add_parts();
+      part.set_name(name);
+      part.set_offset(offset);
+      part.set_whole(whole);
+      offset += data.size();
+      part.set_data(std::move(data));
+      if (whole) {
+        sent_[name] = written;
+        break;
+      }
+    }
+  }
+  post.set_ended(ended && !more);
+  return post;
+}
+
+absl::StatusOr<v1::HubAnswer> Mirror::Post(const v1::HubPost& post) {
+  const std::string body = post.SerializeAsString();
+  const std::string digest = DigestOf(body);
+  const httplib::Headers headers = {{kDigestHeader, digest}, {kSignatureHeader, secret_.Sign(kPost, digest)}};
+  const httplib::Result result = hub_->Post(kPath, headers, body, kProtobuf);
+  if (!result) return absl::UnavailableError(absl::StrCat(meeting_.Text(), " does not answer"));
+  v1::HubAnswer answer;
+  const bool signed_well =
+      result->status == kOk &&
+      secret_.HasSigned(kAnswer, absl::StrCat(digest, "\n", DigestOf(result->body)),
+                        result->get_header_value(kSignatureHeader));
+  if (!signed_well || !answer.ParseFromString(result->body))
+    return absl::UnavailableError(
+        absl::StrCat(meeting_.Text(), " answers with HTTP status ", result->status, ", not as a hub"));
+  return answer;
+}
+
+bool Mirror::Send(bool ended) {
+  if (hub_ == nullptr) {
+    const absl::StatusOr<std::string> found = FindHub(meeting_, secret_);
+    if (!found.ok()) {
+      // Who refused us and has ended is still the reason.
+      if (why_not_.ok() || !absl::IsUnavailable(found.status())) why_not_ = found.status();
+      Note(Phase::kSearching, std::string(why_not_.message()), false);
+      return false;
+    }
+    why_not_ = absl::OkStatus();
+    hub_ = ClientOf(*found);
+    knows_sizes_ = false;
+    sent_.clear();
+  }
+  const auto done = absl::MakeCleanup([this] {
+    if (hub_ != nullptr) hub_->stop();  // no connection is held between posts
+  });
+  for (bool more = true; more;) {
+    const v1::HubPost post = NextPost(ended, more);
+    more |= ended && post.parts_size() > 0;  // the end is an answer that lacks nothing
+    const absl::StatusOr<v1::HubAnswer> answer = Post(post);
+    if (!answer.ok()) {
+      hub_.reset();
+      Note(Phase::kSearching, std::string(answer.status().message()), false);
+      return false;
+    }
+    hub_host_ = answer->host();
+    if (answer->shared()) {
+      Note(Phase::kShared, "", true);
+      return true;
+    }
+    have_.clear();
+    for (const v1::FileSize& file : answer->have()) have_[file.name()] = file.bytes();
+    knows_sizes_ = true;
+    if (!answer->refused().empty()) {
+      Note(Phase::kSending, absl::StrCat("the hub says: ", answer->refused()), false);
+      return false;
+    }
+    const std::lock_guard lock(mutex_);
+    if (more && end_.has_value() && Clock::now() >= *end_) {
+      state_ = {.phase = Phase::kSending, .hub_host = hub_host_, .why = "the time was up", .all_sent = false};
+      return false;
+    }
+  }
+  Note(Phase::kSending, "", ended);
+  return true;
+}
+
+}  // namespace gpuprobe::hub

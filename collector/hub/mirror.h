@@ -1,0 +1,102 @@
+// Sends what this host records to the hub of its job, about once a second, in a thread of its own.
+//
+// The files of the run directory are the queue, so that a hub that is slow, away or begins again costs
+// nothing but time: what it lacks is sent when it answers. What --keep has dropped meanwhile is lost to the
+// hub.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collector/hub/secret.h"
+#include "gpuprobe/v1/hub.pb.h"
+
+namespace httplib {  // NOLINT(readability-identifier-naming): its own
+class Client;
+}
+
+namespace gpuprobe::hub {
+
+// Where a job's hub is, and which job it is.
+struct Meeting {
+  std::string host;  // name or number
+  uint16_t first_port = 0;
+  uint16_t ports = 1;
+  std::string job;
+
+  // "n1:9461"
+  std::string Text() const;
+};
+
+// Finds the hub: it proves that it knows the secret and has the job. The URL of the server, or why there is
+// none.
+absl::StatusOr<std::string> FindHub(const Meeting& meeting, const Secret& secret);
+
+class Mirror {
+ public:
+  enum class Phase : uint8_t {
+    kSearching,
+    kSending,
+    kShared,  // the hub reads this host's own files
+  };
+  struct State {
+    Phase phase = Phase::kSearching;
+    std::string hub_host;  // name of the hub's host; empty: none has answered yet
+    std::string why;       // the last answer did not come, or refused; empty: it was well
+    bool all_sent = false;
+  };
+
+  // `host`: this one's name.
+  Mirror(Meeting meeting, Secret secret, std::string host);
+  ~Mirror();
+  Mirror(const Mirror&) = delete;
+  Mirror& operator=(const Mirror&) = delete;
+
+  // Starts the thread, so that nothing may be forked afterwards. `directory`: what this host records.
+  void Begin(const std::string& directory);
+  bool begun() const { return thread_.joinable(); }
+  State state() const;
+  // What is recorded is complete: sends the rest, for so long at most. The state then.
+  State End(std::chrono::milliseconds patience);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Run();
+  // Sends what the hub lacks: false, with the reason in the state, if that failed.
+  bool Send(bool ended);
+  absl::StatusOr<v1::HubAnswer> Post(const v1::HubPost& post);
+  v1::HubPost NextPost(bool ended, bool& more);
+  void Note(Phase phase, const std::string& why, bool all_sent);
+
+  const Meeting meeting_;
+  const Secret secret_;
+  const std::string host_;
+  const uint64_t instance_;
+  std::string directory_;
+  // Of the thread.
+  std::unique_ptr<httplib::Client> hub_;  // null: none has been found
+  uint64_t sequence_ = 0;
+  bool knows_sizes_ = false;
+  std::map<std::string, uint64_t> have_;  // sizes that the hub has
+  std::map<std::string, int64_t> sent_;   // files that are sent whole, by when they were written
+  std::string hub_host_;
+  absl::Status why_not_;  // OK: it was found
+
+  std::thread thread_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Clock::time_point> end_;  // under the mutex, as the state
+  Clock::time_point ended_at_;
+  State state_;
+};
+
+}  // namespace gpuprobe::hub

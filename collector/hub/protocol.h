@@ -1,0 +1,40 @@
+// What both ends of a hub's HTTP agree on besides the messages in hub.proto.
+//
+//   GET /v1/hub?job=JOB&nonce=HEX      200: the hub of that job; its header has the nonce signed
+//   POST /v1/hub                       a HubPost, whose digest is signed in the headers; a HubAnswer, likewise
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gpuprobe::hub {
+
+inline constexpr uint16_t kPort = 9461;
+inline constexpr uint16_t kPorts = 16;  // from kPort on: jobs that have their hubs on the same host
+inline constexpr char kPath[] = "/v1/hub";
+inline constexpr char kDigestHeader[] = "X-Gpuprobe-Digest";
+inline constexpr char kSignatureHeader[] = "X-Gpuprobe-Signature";
+inline constexpr char kProtobuf[] = "application/x-protobuf";
+
+// HTTP statuses.
+inline constexpr int kOk = 200;
+inline constexpr int kBadRequest = 400;
+inline constexpr int kForbidden = 403;
+inline constexpr int kNotFound = 404;
+inline constexpr int kConflict = 409;
+
+// Purposes of signatures.
+inline constexpr char kProof[] = "proof";
+inline constexpr char kPost[] = "post";
+inline constexpr char kAnswer[] = "answer";
+
+inline constexpr size_t kMostPostBytes = size_t{8} << 20;
+// Of the files in one post.
+inline constexpr size_t kMostPartBytes = size_t{4} << 20;
+
+// Which files of a run directory are sent: those that grow, in parts, and those that are replaced, whole.
+bool IsGrowing(const std::string& name);
+bool IsReplaced(const std::string& name);
+
+}  // namespace gpuprobe::hub

@@ -1,0 +1,44 @@
+// What proves that two hosts work for the same user: a secret that both have, and that is never sent.
+//
+// Example: a token file in a home directory that both hosts mount. What one host sends has a signature
+// (HMAC-SHA256) that only somebody with the secret can make. It keeps nobody from reading along: the network
+// must be trusted for that.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace gpuprobe::hub {
+
+class Secret {
+ public:
+  static constexpr char kVariable[] = "GPUPROBE_HUB_TOKEN";
+
+  explicit Secret(std::string key, std::string origin = "")
+      : key_(std::move(key)), origin_(std::move(origin)) {}
+
+  // The variable's value, else the first line of gpuprobe/hub-token in the user's configuration folder
+  // ($XDG_CONFIG_HOME or ~/.config), which is made if it is missing. One line if there is none, with a remedy.
+  // Takes the variable out of the environment, which programs that are started later inherit.
+  static absl::StatusOr<Secret> Find();
+
+  // `purpose` keeps what was signed for one use from being used for another. In hexadecimal.
+  std::string Sign(std::string_view purpose, std::string_view text) const;
+  bool HasSigned(std::string_view purpose, std::string_view text, std::string_view signature) const;
+  // For people: where it stands.
+  const std::string& origin() const { return origin_; }
+
+ private:
+  std::string key_;
+  std::string origin_;
+};
+
+// SHA-256, in hexadecimal.
+std::string DigestOf(std::string_view bytes);
+// So many random bytes, in hexadecimal.
+std::string RandomHex(size_t bytes);
+
+}  // namespace gpuprobe::hub
