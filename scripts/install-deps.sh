@@ -15,11 +15,11 @@ PACKAGES=(
   nlohmann-json3-dev libboost-math-dev                               # reports, statistics
   esbuild node-d3 node-typescript chromium pngquant                  # report.html, its tests, and pictures of it
   zlib1g-dev libsqlite3-dev                                          # timelines, tables
-  libcpp-httplib-dev prometheus-cpp-dev                              # the page over HTTP, metrics
+  libcpp-httplib-dev libssl-dev prometheus-cpp-dev                   # the page and the hub over HTTP, metrics
   libdw-dev                                                          # native stacks
   libstdc++-12-pic                                                   # packages: a libstdc++ for older C libraries
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
-  python3 python3-venv openmpi-bin tmux zsh groff-base debootstrap    # end-to-end tests
+  python3 python3-venv openmpi-bin iproute2 tmux zsh groff-base debootstrap # end-to-end tests
   slurmctld slurmd slurm-client                                      # end-to-end tests of srun
   libpython3.11-testsuite                                            # end-to-end tests: Python's own
   musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind libc6-dbg gdb # end-to-end tests of odd hosts

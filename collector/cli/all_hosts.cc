@@ -13,6 +13,8 @@ namespace gpuprobe::cli {
 namespace {
 
 constexpr std::chrono::seconds kTroubleAfter{15};
+// Of a job that was over before all hosts had found the hub.
+constexpr std::chrono::milliseconds kJoinWait{2000};
 // Records of a host may be dropped there while they are still here.
 constexpr uint64_t kRoomFactor = 2;
 
@@ -23,6 +25,14 @@ bool HasRankZero(const model::JobModel& job) {
   });
 }
 
+// As the launcher says; 0: it does not.
+size_t RanksOf(const model::JobModel& job) {
+  size_t ranks = 0;
+  for (const auto& process : job.processes())
+    ranks = std::max<size_t>(ranks, process->identity().world_size());
+  return ranks;
+}
+
 }  // namespace
 
 AllHosts::AllHosts(Options options) : options_(std::move(options)), host_(NameOfThisHost()) {
@@ -31,7 +41,8 @@ AllHosts::AllHosts(Options options) : options_(std::move(options)), host_(NameOf
   const absl::StatusOr<hub::Secret> secret = hub::Secret::Find();
   if (!secret.ok()) {
     no_secret_ = std::string(secret.status().message());
-    if (!options_.quiet) log::SayForPeople(absl::StrCat("gpuprobe: hosts are not joined: ", no_secret_, "\n"));
+    if (!options_.quiet)
+      log::SayForPeople(absl::StrCat("gpuprobe: hosts are not joined: ", no_secret_, "\n"));
     return;
   }
   if (IsThisHost(meeting.host)) Listen(meeting, *secret);
@@ -80,7 +91,8 @@ void AllHosts::Tick(const recording::Recorder& recorder) {
   }
   const bool shows = hub_.has_value() ? !hub_->folders().empty() || !options_.out.empty()
                                       : HasRankZero(recorder.job()) && !directory_.empty();
-  const bool is_shown_elsewhere = mirror_.has_value() && mirror_->state().phase != hub::Mirror::Phase::kSearching;
+  const bool is_shown_elsewhere =
+      mirror_.has_value() && mirror_->state().phase != hub::Mirror::Phase::kSearching;
   if (shows && !is_shown_elsewhere && !watch_.has_value()) {
     watch_.emplace(directory_, options_.marker, options_.hangs, options_.layout);
     watch_->Begin();
@@ -98,14 +110,16 @@ void AllHosts::SayTrouble() {
   }
   if (said_trouble_ || state.why.empty() || std::chrono::steady_clock::now() < began_ + kTroubleAfter) return;
   said_trouble_ = true;
-  log::SayForPeople(absl::StrCat("gpuprobe: this host's records do not reach ", options_.meeting->Text(), ": ",
-                                 state.why, "; they are in ", own_, ", and it tries again\n"));
+  log::SayForPeople(absl::StrCat("gpuprobe: this host's records do not reach ", options_.meeting->Text(),
+                                 ": ", state.why, "; they are in ", own_, ", and it tries again\n"));
 }
 
-size_t AllHosts::HostsThatRecord() {
-  if (!has_several()) return 0;
-  watch_->Hurry();
-  return watch_->HostsThatRecord().size();
+bool AllHosts::AwaitsOthers(const recording::Recorder& recorder, std::chrono::milliseconds since_end) {
+  if (watch_.has_value()) watch_->Hurry();
+  if (has_several() && watch_->HostsThatRecord().size() > 1) return true;
+  if (!hub_.has_value() || !recorder.heard_anything() || since_end > kJoinWait) return false;
+  const size_t heard = has_several() ? status().ranks.size() : recorder.processes();
+  return heard < RanksOf(recorder.job());
 }
 
 void AllHosts::End(std::chrono::milliseconds patience) {
@@ -122,14 +136,17 @@ std::string AllHosts::WhereReported() const {
     if (shows == folder_) return "";
     if (!shows.empty()) absl::StrAppend(&shows, ", where rank 0 is,");
   }
-  return shows.empty() ? "" : absl::StrCat("gpuprobe: recorded in ", own_, "; ", shows, " reports on all hosts\n");
+  return shows.empty() ? ""
+                       : absl::StrCat("gpuprobe: recorded in ", own_, "; ", shows, " reports on all hosts\n");
 }
 
 std::string AllHosts::WhyAlone() const {
   std::string text = "gpuprobe: this host's part of the job";
-  if (!sent_.why.empty()) absl::StrAppend(&text, ", which is not all at ", options_.meeting->Text(), " (", sent_.why, ")");
+  if (!sent_.why.empty())
+    absl::StrAppend(&text, ", which is not all at ", options_.meeting->Text(), " (", sent_.why, ")");
   if (directory_.empty())
-    return absl::StrCat(text, "; with the other hosts' directories beside it: gpuprobe report ", own_, " DIR ...\n");
+    return absl::StrCat(text, "; with the other hosts' directories beside it: gpuprobe report ", own_,
+                        " DIR ...\n");
   return absl::StrCat(text, "; once all hosts are done: gpuprobe report ", directory_, "\n");
 }
 

@@ -25,7 +25,7 @@ namespace gpuprobe::cli {
 class AllHosts {
  public:
   struct Options {
-    std::string out;  // --out, which all hosts may share; empty: it was not given
+    std::string out;                      // --out, which all hosts may share; empty: it was not given
     std::optional<hub::Meeting> meeting;  // nullopt: hosts do not talk to each other
     recording::ChosenMarker marker;
     recording::HangOptions hangs;
@@ -47,8 +47,9 @@ class AllHosts {
   // As of the last look at all hosts.
   analysis::LiveStatus status() const { return watch_->status(); }
   std::vector<v1::HangVerdict> TakeVerdicts() { return watch_->TakeVerdicts(); }
-  // Of all hosts, of those that still record; looks more often from now on.
-  size_t HostsThatRecord();
+  // The command has ended here: whether other hosts still record, or have not joined and may yet. Looks more
+  // often from now on.
+  bool AwaitsOthers(const recording::Recorder& recorder, std::chrono::milliseconds since_end);
 
   // What this host recorded is complete. Sends what the hub lacks, for so long at most, and ends the watch.
   void End(std::chrono::milliseconds patience);

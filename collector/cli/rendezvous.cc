@@ -40,7 +40,8 @@ HostAndPort SplitHost(const std::string& text) {
   return {.host = text.substr(0, colon), .port = text.substr(colon + 1)};
 }
 
-// The value of the first option of this name, with "-" or "_" in it: "--rdzv-endpoint n1", "--rdzv_endpoint=n1".
+// The value of the first option of this name, with "-" or "_" in it: "--rdzv-endpoint n1",
+// "--rdzv_endpoint=n1".
 std::string OptionOf(const std::vector<std::string>& command, std::string_view name) {
   for (size_t i = 0; i < command.size(); ++i) {
     std::string given = command[i].substr(0, command[i].find('='));
@@ -76,7 +77,8 @@ hub::Meeting MeetingOfCommand(const std::vector<std::string>& command) {
   for (const char* name : {"--master-port", "--main-process-port"}) {
     if (place.port.empty()) place.port = OptionOf(command, name);
   }
-  return {.host = place.host, .job = absl::StrCat(place.host, ":", place.port, " ", OptionOf(command, "--rdzv-id"))};
+  return {.host = place.host,
+          .job = absl::StrCat(place.host, ":", place.port, " ", OptionOf(command, "--rdzv-id"))};
 }
 
 hub::Meeting MeetingOfVariables(Lookup variable) {
@@ -117,7 +119,8 @@ bool IsThisHost(const std::string& name) {
   utsname names{};
   if (uname(&names) == 0) {
     const std::string own = names.nodename;
-    if (own == name || own == name.substr(0, name.find('.')) || own.substr(0, own.find('.')) == name) return true;
+    if (own == name || own == name.substr(0, name.find('.')) || own.substr(0, own.find('.')) == name)
+      return true;
   }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -140,12 +143,14 @@ absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(const std::vector<std::s
   hub::Meeting meeting = MeetingOfCommand(command);
   if (meeting.host.empty()) meeting = MeetingOfVariables(variable);
   // Attempts of a batch job have its number.
-  if (const std::string job = ValueOf(variable, launchers::kSlurm.job); !job.empty() && meeting.job.find(job) == std::string::npos)
+  if (const std::string job = ValueOf(variable, launchers::kSlurm.job);
+      !job.empty() && meeting.job.find(job) == std::string::npos)
     absl::StrAppend(&meeting.job, " ", job);
   if (!asked.empty()) {
     const HostAndPort place = SplitHost(asked);
     uint32_t port = hub::kPort;
-    const bool well = !place.host.empty() && (place.port.empty() || absl::SimpleAtoi(place.port, &port)) && port > 0 && port <= UINT16_MAX;
+    const bool well = !place.host.empty() && (place.port.empty() || absl::SimpleAtoi(place.port, &port)) &&
+                      port > 0 && port <= UINT16_MAX;
     if (!well)
       return absl::InvalidArgumentError(
           absl::StrCat(kHubVariable, " must be HOST, HOST:PORT or off, got \"", asked, "\""));

@@ -1,7 +1,8 @@
 // Where the hosts of a job meet and what the job is called, as its launcher tells all of them.
 //
 //   gpuprobe run -- torchrun --nnodes 2 --rdzv-endpoint n1:29500 ...     n1, "n1:29500"
-//   srun gpuprobe run -- python train.py                                 the step's first node, "slurm 4711.0"
+//   srun gpuprobe run -- python train.py                                 the step's first node, "slurm
+//   4711.0"
 #pragma once
 
 #include <optional>

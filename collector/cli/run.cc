@@ -108,11 +108,14 @@ void Say(const std::optional<std::string>& text) {
 }
 
 // The hosts of a job end at about the same time.
-void AwaitOtherHosts(ingest::Server& server, AllHosts& all, RecordedCommands& commands) {
-  const Clock::time_point end = Clock::now() + kHostsWait;
-  while (all.HostsThatRecord() > 1 && !commands.hurried() && Clock::now() < end) {
+void AwaitOtherHosts(ingest::Server& server, const recording::Recorder& recorder, AllHosts& all,
+                     RecordedCommands& commands) {
+  const Clock::time_point begin = Clock::now();
+  const auto waited = [&] { return std::chrono::duration_cast<milliseconds>(Clock::now() - begin); };
+  while (all.AwaitsOthers(recorder, waited()) && !commands.hurried() && waited() < kHostsWait) {
     server.Poll(milliseconds(50));
     commands.Tick(server);
+    all.Tick(recorder);
   }
 }
 
@@ -150,7 +153,7 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
   Say(recorder.Check(check, true));
   if (all == nullptr) return;
   all->Tick(recorder);  // of a job that was over at once
-  AwaitOtherHosts(server, *all, commands);
+  AwaitOtherHosts(server, recorder, *all, commands);
 }
 
 // "; the command exited with code 1"; empty: it ended well, or that is not known. `status`: as waitpid gives

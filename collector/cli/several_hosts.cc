@@ -46,7 +46,8 @@ bool AsksForHosts(const std::vector<std::string>& command) {
 bool SpansHosts(const std::vector<std::string>& command, Lookup variable) {
   if (AsksForHosts(command)) return true;
   const char* hub = variable(kHubVariable);
-  if (hub != nullptr && *hub != '\0' && std::string_view(hub) != "off" && NumberOf(variable("WORLD_SIZE")) > 1)
+  if (hub != nullptr && *hub != '\0' && std::string_view(hub) != "off" &&
+      NumberOf(variable("WORLD_SIZE")) > 1)
     return true;
   for (const launchers::Launcher* launcher :
        {&launchers::kTorchrun, &launchers::kOpenMpi, &launchers::kPmi}) {

@@ -50,7 +50,8 @@ class Library : public httplib::Server {
   Library& operator=(const Library&) = delete;
   void Stop() { svr_sock_ = INVALID_SOCKET; }
 
-  // A request whose body the service wants is read whole before it is answered, any other is answered at once.
+  // A request whose body the service wants is read whole before it is answered, any other is answered at
+  // once.
   void SetService(Service& service) {
     service_ = &service;
     const auto answer = [&service](const httplib::Request& request, httplib::Response& response) {

@@ -101,8 +101,8 @@ class Hub::Endpoint : public http::Service {
     const std::string job = request.get_param_value("job");
     if (job != hub_.options_.job) return Refuse(response, kConflict, "this is the hub of another job");
     response.status = kOk;
-    response.set_header(kSignatureHeader,
-                        secret_.Sign(kProof, absl::StrCat(request.get_param_value("nonce"), "\n", job)));
+    response.set_header(kSignatureHeader, secret_.Sign(kProof, ProofText(request.get_param_value("nonce"),
+                                                                         job, hub_.address().port)));
     response.set_content("{}\n", kJson);
   }
 
@@ -232,7 +232,8 @@ v1::HubAnswer Hub::Take(const v1::HubPost& post) {
     std::set<std::string> gone;
     if (post.ended()) gone.insert(store::kLiveFile);
     for (const auto& [name, bytes] : host.files) {
-      if (!post.names().empty() && std::find(post.names().begin(), post.names().end(), name) == post.names().end())
+      if (!post.names().empty() &&
+          std::find(post.names().begin(), post.names().end(), name) == post.names().end())
         gone.insert(name);
     }
     for (const std::string& name : gone) {

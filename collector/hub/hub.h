@@ -82,7 +82,7 @@ class Hub {
   mutable std::mutex mutex_;
   std::string directory_;  // under the mutex, as all that follows; empty: not known yet
   std::string own_folder_;
-  std::map<uint64_t, Host> hosts_;  // by instance
+  std::map<uint64_t, Host> hosts_;      // by instance
   std::unique_ptr<Endpoint> endpoint_;  // the last member: its threads use the others
 };
 

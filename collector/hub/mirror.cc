@@ -19,6 +19,7 @@
 #include "collector/hub/hub.h"
 #include "collector/hub/protocol.h"
 #include "collector/store/directory.h"
+#include "collector/store/run_files.h"
 
 namespace gpuprobe::hub {
 namespace {
@@ -27,6 +28,7 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kEvery{1000};
+constexpr milliseconds kFirstPause{200};       // hosts begin at about the same time
 constexpr milliseconds kLongestPause{10'000};  // while there is no hub
 constexpr milliseconds kSearchAtEnd{2000};
 constexpr milliseconds kConnectPatience{3000};
@@ -64,7 +66,8 @@ absl::StatusOr<std::string> FindHub(const Meeting& meeting, const Secret& secret
     const std::string url = absl::StrCat("http://", at.Text());
     const std::unique_ptr<httplib::Client> client = ClientOf(url);
     const std::string nonce = RandomHex(kNonceBytes);
-    const httplib::Result result = client->Get(kPath, httplib::Params{{"job", meeting.job}, {"nonce", nonce}}, {});
+    const httplib::Result result =
+        client->Get(kPath, httplib::Params{{"job", meeting.job}, {"nonce", nonce}}, {});
     if (!result) {
       why.Update(absl::UnavailableError(absl::StrCat(at.Text(), " does not answer")));
       // Of a host that is away, every port is.
@@ -75,9 +78,9 @@ absl::StatusOr<std::string> FindHub(const Meeting& meeting, const Secret& secret
       why = absl::NotFoundError(absl::StrCat(at.Text(), " is the hub of another job"));
       continue;
     }
-    const bool proved = result->status == kOk &&
-                        secret.HasSigned(kProof, absl::StrCat(nonce, "\n", meeting.job),
-                                         result->get_header_value(kSignatureHeader));
+    const bool proved =
+        result->status == kOk && secret.HasSigned(kProof, ProofText(nonce, meeting.job, at.first_port),
+                                                  result->get_header_value(kSignatureHeader));
     if (proved) return url;
     why = result->status == kOk
               ? absl::PermissionDeniedError(
@@ -89,7 +92,10 @@ absl::StatusOr<std::string> FindHub(const Meeting& meeting, const Secret& secret
 }
 
 Mirror::Mirror(Meeting meeting, Secret secret, std::string host)
-    : meeting_(std::move(meeting)), secret_(std::move(secret)), host_(std::move(host)), instance_(RandomNumber()) {}
+    : meeting_(std::move(meeting)),
+      secret_(std::move(secret)),
+      host_(std::move(host)),
+      instance_(RandomNumber()) {}
 
 Mirror::~Mirror() { End(milliseconds(0)); }
 
@@ -126,7 +132,7 @@ void Mirror::Note(Phase phase, const std::string& why, bool all_sent) {
 
 void Mirror::Run() {
   http::RunInBackground();
-  milliseconds pause = kEvery;
+  milliseconds pause = kFirstPause;
   std::unique_lock lock(mutex_);
   for (;;) {
     const bool ends = end_.has_value();
@@ -137,9 +143,12 @@ void Mirror::Run() {
     if (ends && (well || Clock::now() >= *end_)) return;
     // Who is away when the job ends does not come back.
     if (ends && state_.phase == Phase::kSearching && Clock::now() >= ended_at_ + kSearchAtEnd) return;
-    pause = well ? kEvery : std::min(2 * pause, kLongestPause);
-    if (end_.has_value()) pause = milliseconds(ends ? 200 : 0);
-    changed_.wait_for(lock, pause, [&] { return end_.has_value() && !ends; });
+    changed_.wait_for(lock,
+                      ends   ? kFirstPause
+                      : well ? kEvery
+                             : pause,
+                      [&] { return end_.has_value() && !ends; });
+    pause = well ? kFirstPause : std::min(2 * pause, kLongestPause);
   }
 }
 
@@ -159,7 +168,7 @@ v1::HubPost Mirror::NextPost(bool ended, bool& more) {
   for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     const bool whole = IsReplaced(name);
-    if (!whole && !IsGrowing(name)) continue;
+    if (!(whole || IsGrowing(name)) || (ended && name == store::kLiveFile)) continue;
     const int fd = open(it->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
     const auto closing = absl::MakeCleanup([fd] { close(fd); });
@@ -209,9 +218,8 @@ absl::StatusOr<v1::HubAnswer> Mirror::Post(const v1::HubPost& post) {
   if (!result) return absl::UnavailableError(absl::StrCat(meeting_.Text(), " does not answer"));
   v1::HubAnswer answer;
   const bool signed_well =
-      result->status == kOk &&
-      secret_.HasSigned(kAnswer, absl::StrCat(digest, "\n", DigestOf(result->body)),
-                        result->get_header_value(kSignatureHeader));
+      result->status == kOk && secret_.HasSigned(kAnswer, absl::StrCat(digest, "\n", DigestOf(result->body)),
+                                                 result->get_header_value(kSignatureHeader));
   if (!signed_well || !answer.ParseFromString(result->body))
     return absl::UnavailableError(
         absl::StrCat(meeting_.Text(), " answers with HTTP status ", result->status, ", not as a hub"));

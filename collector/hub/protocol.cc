@@ -1,10 +1,15 @@
 #include "collector/hub/protocol.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "collector/store/run_files.h"
 #include "collector/store/run_settings.h"
 
 namespace gpuprobe::hub {
+
+std::string ProofText(const std::string& nonce, const std::string& job, uint16_t port) {
+  return absl::StrCat(nonce, "\n", port, "\n", job);
+}
 
 bool IsGrowing(const std::string& name) {
   return absl::EndsWith(name, store::kLogSuffix) || absl::EndsWith(name, store::kTotalsSuffix);

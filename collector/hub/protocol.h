@@ -1,7 +1,8 @@
 // What both ends of a hub's HTTP agree on besides the messages in hub.proto.
 //
-//   GET /v1/hub?job=JOB&nonce=HEX      200: the hub of that job; its header has the nonce signed
-//   POST /v1/hub                       a HubPost, whose digest is signed in the headers; a HubAnswer, likewise
+//   GET /v1/hub?job=JOB&nonce=HEX      200: the hub of that job; its header has the nonce and its port signed
+//   POST /v1/hub                       a HubPost, whose digest is signed in the headers; a HubAnswer,
+//   likewise
 #pragma once
 
 #include <cstddef>
@@ -28,6 +29,10 @@ inline constexpr int kConflict = 409;
 inline constexpr char kProof[] = "proof";
 inline constexpr char kPost[] = "post";
 inline constexpr char kAnswer[] = "answer";
+
+// What a hub signs: with the port that it listens on, so that who listens on another one cannot pass a proof
+// on.
+std::string ProofText(const std::string& nonce, const std::string& job, uint16_t port);
 
 inline constexpr size_t kMostPostBytes = size_t{8} << 20;
 // Of the files in one post.

@@ -42,8 +42,8 @@ absl::Status MakeTokenFile(const std::string& folder) {
   const absl::StatusOr<store::Directory> directory = store::Directory::Make(folder);
   if (!directory.ok()) return directory.status();
   const std::string own = absl::StrCat(kFile, ".", RandomHex(8));
-  const int fd =
-      openat(directory->fd(), own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  const int fd = openat(directory->fd(), own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                        S_IRUSR | S_IWUSR);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(folder, "/", own, ": ", std::strerror(errno)));
   const std::string line = absl::StrCat(RandomHex(kTokenBytes), "\n");
   const bool written = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
@@ -90,8 +90,8 @@ absl::StatusOr<Secret> Secret::Find() {
   std::error_code error;
   if (!fs::exists(path, error)) {
     if (absl::Status s = MakeTokenFile(folder); !s.ok())
-      return absl::Status(s.code(), absl::StrCat(s.message(), "; or set ", kVariable,
-                                                 " to the same secret on every host"));
+      return absl::Status(
+          s.code(), absl::StrCat(s.message(), "; or set ", kVariable, " to the same secret on every host"));
   }
   absl::StatusOr<std::string> token = http::ReadToken(path);
   if (!token.ok()) return token.status();

@@ -21,8 +21,8 @@ class Secret {
       : key_(std::move(key)), origin_(std::move(origin)) {}
 
   // The variable's value, else the first line of gpuprobe/hub-token in the user's configuration folder
-  // ($XDG_CONFIG_HOME or ~/.config), which is made if it is missing. One line if there is none, with a remedy.
-  // Takes the variable out of the environment, which programs that are started later inherit.
+  // ($XDG_CONFIG_HOME or ~/.config), which is made if it is missing. One line if there is none, with a
+  // remedy. Takes the variable out of the environment, which programs that are started later inherit.
   static absl::StatusOr<Secret> Find();
 
   // `purpose` keeps what was signed for one use from being used for another. In hexadecimal.

@@ -19,7 +19,8 @@ constexpr std::chrono::seconds kStale{30};
 
 bool IsLive(const std::string& directory) {
   std::error_code error;
-  const auto written = std::filesystem::last_write_time(std::filesystem::path(directory) / store::kLiveFile, error);
+  const auto written =
+      std::filesystem::last_write_time(std::filesystem::path(directory) / store::kLiveFile, error);
   return !error && std::filesystem::file_time_type::clock::now() - written < kStale;
 }
 
