@@ -95,7 +95,7 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_HUB_TOKEN", Kind::kText, "", "", 0, 0,
      "of gpuprobe run, in a job that spans hosts: a secret that is the same on all of them; not passed on to "
      "the command; default: the first line of ~/.config/gpuprobe/hub-token, which is made",
-     "16 to 512 letters, digits and - . _ ~ + /"},
+     "letters, digits and - . _ ~ + /, at least 16 and at most 512"},
 };
 
 // The known setting closest to a misspelt name (edit distance); empty if more than a third of its letters
