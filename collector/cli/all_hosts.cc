@@ -94,7 +94,7 @@ void AllHosts::Tick(const recording::Recorder& recorder) {
   const bool is_shown_elsewhere =
       mirror_.has_value() && mirror_->state().phase != hub::Mirror::Phase::kSearching;
   if (shows && !is_shown_elsewhere && !watch_.has_value()) {
-    watch_.emplace(directory_, options_.marker, options_.hangs, options_.layout);
+    watch_.emplace(directory_, options_.marker, options_.hangs, options_.input, options_.layout);
     watch_->Begin();
   }
   SayTrouble();

@@ -29,6 +29,7 @@ class AllHosts {
     std::optional<hub::Meeting> meeting;  // nullopt: hosts do not talk to each other
     recording::ChosenMarker marker;
     recording::HangOptions hangs;
+    analysis::ReportInput input;  // of reports on all hosts
     render::Layout layout;
     uint64_t keep_bytes = 0;  // of each host
     bool quiet = false;
@@ -46,6 +47,10 @@ class AllHosts {
   bool has_several() const { return watch_.has_value() && watch_->has_several(); }
   // As of the last look at all hosts.
   analysis::LiveStatus status() const { return watch_->status(); }
+  // Of this host, or of all hosts where they are shown.
+  recording::PageSource& PageOf(recording::Recorder& recorder) {
+    return has_several() ? static_cast<recording::PageSource&>(*watch_) : recorder;
+  }
   std::vector<v1::HangVerdict> TakeVerdicts() { return watch_->TakeVerdicts(); }
   // The command has ended here: whether other hosts still record, or have not joined and may yet. Looks more
   // often from now on.
@@ -57,6 +62,7 @@ class AllHosts {
   recording::WholeJob* job() { return job_; }
   // The directory of all hosts.
   const std::string& directory() const { return directory_; }
+  const analysis::ReportInput& input() const { return options_.input; }
   // Where all hosts are reported, in a line for people, after End; empty: nowhere.
   std::string WhereReported() const;
   // Why this host's report has to stand for itself, in a line for people.

@@ -153,7 +153,7 @@ int Conclude(recording::Recorder& recorder, recording::LivePage& page) {
                          render::Layout(ScreenOf(STDOUT_FILENO, /*no_color=*/false)));
   PrintForPeople(text);
   FlushOutput();
-  page.Conclude(recorder, report);
+  page.Conclude(recorder.job(), report, recorder.Files());
   return written.ok()
              ? kDone
              : Fail(kCollect, absl::StrCat("could not save the report: ", std::string(written.message())),

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/http/fetch.h"
 #include "collector/recording/live_display.h"
 #include "collector/render/live_json.h"
 #include "collector/store/mapped_file.h"
@@ -73,7 +74,8 @@ absl::Status WhyNotLive(const std::string& directory) {
                    " s, so it was killed or is stuck; for what was recorded: gpuprobe report ", directory));
 }
 
-LiveRun::LiveRun(std::string directory) : directory_(std::move(directory)) {
+LiveRun::LiveRun(std::string place) : directory_(std::move(place)) {
+  if (http::IsUrl(directory_)) return;
   const absl::StatusOr<store::RunFiles> files = store::ListRun(directory_, store::Dropped::kAllow);
   if (!files.ok() || files->hosts.empty()) return;
   recording::HangOptions hangs;
@@ -82,6 +84,14 @@ LiveRun::LiveRun(std::string directory) : directory_(std::move(directory)) {
 }
 
 absl::StatusOr<analysis::LiveStatus> LiveRun::Look() {
+  if (http::IsUrl(directory_)) {
+    absl::StatusOr<std::string> text = http::Fetch(directory_, "/api/status");
+    // Who has answered before, and does not any more, has ended.
+    if (absl::IsUnavailable(text.status()) && !served_.empty()) return absl::NotFoundError(directory_);
+    if (!text.ok()) return absl::UnavailableError(text.status().message());
+    served_ = *std::move(text);
+    return render::ParseLiveJson(served_);
+  }
   if (!whole_.has_value()) {
     if (!recording::IsLive(directory_)) return absl::NotFoundError(directory_);
     return ReadLiveStatus(directory_);
@@ -92,6 +102,7 @@ absl::StatusOr<analysis::LiveStatus> LiveRun::Look() {
 }
 
 absl::StatusOr<std::string> LiveRun::Json() const {
+  if (!served_.empty()) return absl::StrCat(served_, "\n");
   return whole_.has_value() ? absl::StrCat(render::LiveJson(whole_->status()), "\n")
                             : ReadLiveFile(directory_);
 }

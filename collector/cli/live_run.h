@@ -18,10 +18,12 @@ std::string NewestLiveRun();
 // Why a directory that is not live has nothing to show.
 absl::Status WhyNotLive(const std::string& directory);
 
-// One host's run, as its collector describes it, or that of several hosts, which is read from their logs.
+// One host's run, as its collector describes it, that of several hosts, which is read from their logs, or one
+// that is served, of any host.
 class LiveRun {
  public:
-  explicit LiveRun(std::string directory);
+  // `place`: a directory, or the URL of a served run.
+  explicit LiveRun(std::string place);
 
   // What is new. NotFound: it is not being recorded.
   absl::StatusOr<analysis::LiveStatus> Look();
@@ -29,8 +31,9 @@ class LiveRun {
   absl::StatusOr<std::string> Json() const;
 
  private:
-  std::string directory_;
+  std::string directory_;  // or the URL
   std::optional<recording::WholeJob> whole_;
+  std::string served_;  // the last status of a URL
 };
 
 }  // namespace gpuprobe::cli

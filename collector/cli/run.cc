@@ -125,9 +125,10 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
            RecordedCommands& commands) {
   Clock::time_point look = Clock::now();
   while (!commands.ended()) {
-    server.Poll(page.Patience(recorder));
+    recording::PageSource& source = all == nullptr ? recorder : all->PageOf(recorder);
+    server.Poll(page.Patience(source));
     recorder.Tick();
-    page.Tick(recorder, server);
+    page.Tick(source, server);
     if (recorder.heard_anything()) commands.SayDirectory(recorder.directory());
     commands.Tick(server);
     if (Clock::now() < look) continue;
@@ -146,7 +147,7 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
   while (server.clients() > 0 && !commands.hurried() && Clock::now() < end) {
     server.Poll(milliseconds(50));
     recorder.Tick();
-    page.Tick(recorder, server);
+    page.Tick(all == nullptr ? recorder : all->PageOf(recorder), server);
     commands.Tick(server);
   }
   server.Drain(milliseconds(100), milliseconds(1000));
@@ -175,19 +176,16 @@ std::string ReportText(const analysis::Report& report, const std::string& page, 
 // The report on all hosts, or a line that says where that is; nullopt: this host's own report stands for
 // itself.
 std::optional<std::string> TextOfAllHosts(AllHosts& all, const std::vector<std::string>& command,
-                                          const RunOptions& options) {
+                                          const RunOptions& options,
+                                          std::optional<analysis::Report>& of_all) {
   recording::WholeJob* const job = all.job();
   if (job == nullptr) {
     std::string where = options.json ? "" : all.WhereReported();
     return where.empty() ? std::nullopt : std::optional(std::move(where));
   }
   std::vector<std::string> late = job->HostsThatRecord();
-  analysis::ReportInput input;
-  input.collector_version = recording::Version();
+  analysis::ReportInput input = all.input();
   input.command_line = command;
-  input.work = options.work.work;
-  input.hang_after_ns = options.rank_options.after_ns();
-  input.link_peak = options.rank_options.link_peak;
   const absl::StatusOr<analysis::Report> report = job->Finish(input);
   if (!report.ok()) {
     SayError(absl::StrCat("run: no report on all hosts: ", report.status().message()));
@@ -197,6 +195,7 @@ std::optional<std::string> TextOfAllHosts(AllHosts& all, const std::vector<std::
   if (!late.empty() && !options.json)
     absl::StrAppend(&text, "gpuprobe: still recording, so that its end is missing above: ",
                     absl::StrJoin(late, ", "), "; later: gpuprobe report ", all.directory(), "\n");
+  of_all = *report;
   return text;
 }
 
@@ -215,20 +214,25 @@ int PrintReport(recording::Recorder& recorder, recording::LivePage& page, AllHos
   }
   const analysis::Report report = recorder.Finish(command);
   const absl::Status& written = recorder.report_written();
-  std::optional<std::string> of_all;
+  std::optional<std::string> text_of_all;
+  std::optional<analysis::Report> of_all;
   if (all != nullptr) {
     all->End(commands.hurried() ? milliseconds(0) : kHostsWait);
-    of_all = TextOfAllHosts(*all, command, options);
+    text_of_all = TextOfAllHosts(*all, command, options, of_all);
   }
   if (!options.quiet && !is_alone) {
     log::SayForPeople(
-        of_all.has_value()
-            ? *of_all
+        text_of_all.has_value()
+            ? *text_of_all
             : ReportText(report, written.ok() ? recorder.directory() + "/report.html" : "", options));
-    if (!of_all.has_value() && all != nullptr && !options.json && written.ok())
+    if (!text_of_all.has_value() && all != nullptr && !options.json && written.ok())
       log::SayForPeople(all->WhyAlone());
   }
-  page.Conclude(recorder, report);
+  if (of_all.has_value()) {
+    page.Conclude(all->job()->model(), *of_all, all->job()->Files());
+  } else {
+    page.Conclude(recorder.job(), report, recorder.Files());
+  }
   if (written.ok()) return kDone;
   return Fail(kRun, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
 }
@@ -260,10 +264,16 @@ int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::s
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
   std::optional<AllHosts> hosts;
   if (!options.out_of_all_hosts.empty() || options.meeting.has_value()) {
+    analysis::ReportInput input;
+    input.collector_version = recording::Version();
+    input.work = options.work.work;
+    input.hang_after_ns = options.rank_options.after_ns();
+    input.link_peak = options.rank_options.link_peak;
     hosts.emplace(AllHosts::Options{.out = options.out_of_all_hosts,
                                     .meeting = options.meeting,
                                     .marker = options.marker,
                                     .hangs = options.rank_options,
+                                    .input = std::move(input),
                                     .layout = layout,
                                     .keep_bytes = options.keep.bytes,
                                     .quiet = options.quiet});

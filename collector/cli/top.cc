@@ -21,6 +21,7 @@
 #include "collector/cli/output.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
+#include "collector/http/fetch.h"
 #include "collector/recording/live_display.h"
 #include "collector/recording/signals.h"
 #include "collector/recording/version.h"
@@ -167,6 +168,7 @@ absl::StatusOr<bool> Look(LiveRun& run, View& view) {
 }
 
 std::string Over(const std::string& directory) {
+  if (http::IsUrl(directory)) return "the run is over\n";
   return absl::StrCat("the run is over: gpuprobe report ", directory, "\n");
 }
 
@@ -224,7 +226,7 @@ int TopMain(const Arguments& arguments) {
   std::vector<std::string> orders;
   for (const auto& [name, order] : render::kLiveOrders) orders.emplace_back(name);
   app.add_option("DIR", options.directory,
-                 "run directory [the one under gpuprobe-runs that is being recorded]")
+                 "run directory, or URL of a served run [the one under gpuprobe-runs that is being recorded]")
       ->check(NotEmpty());
   app.add_flag("--once", options.once, "print the screen once and exit");
   app.add_option("--sort", options.sort,

@@ -21,7 +21,8 @@ class Server::Impl {
     connections_.Start(*answers_);
   }
   void Stop() {
-    if (board_ != nullptr) board_->Close();
+    // The board may be gone at a second call.
+    if (Board* const board = std::exchange(board_, nullptr); board != nullptr) board->Close();
     connections_.Stop();
   }
   const Address& address() const { return connections_.address(); }

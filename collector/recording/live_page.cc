@@ -31,57 +31,58 @@ void LivePage::Start() {
   server_->Start(live_->board, &live_->builder);
 }
 
-void LivePage::PutMoment(const Recorder& recorder, const ingest::Server& ingest) {
+void LivePage::PutMoment(const PageSource& source, const ingest::Server& ingest) {
   auto moment = std::make_shared<http::Moment>();
   moment->number = ++moments_;
-  moment->status = recorder.status();
-  moment->job = analysis::NumbersOf(recorder.job(), NowNs());
+  moment->status = source.StatusNow();
+  moment->job = source.NumbersNow();
   moment->collector = {.version = Version(),
                        .clients = ingest.clients(),
                        .clients_dropped = ingest.dropped(),
                        .received_bytes = ingest.received_bytes(),
-                       .unwritten_frames = recorder.unrecorded_frames()};
-  moment->changes = recorder.changes();
+                       .unwritten_frames = source.unrecorded_frames()};
+  moment->changes = source.changes();
   live_->board.Put(std::shared_ptr<const http::Moment>(std::move(moment)));
 }
 
-bool LivePage::HasSettled(const Recorder& recorder) {
+bool LivePage::HasSettled(const PageSource& source) {
   const uint64_t now_ns = MonotonicNs();
-  if (seen_ != recorder.changes()) {
-    seen_ = recorder.changes();
+  if (seen_ != source.changes()) {
+    seen_ = source.changes();
     changed_ns_ = now_ns;
   }
   if (!news_ns_.has_value()) news_ns_ = now_ns;
   return now_ns - changed_ns_ >= kQuietNs || now_ns - *news_ns_ >= kLongestNs;
 }
 
-std::chrono::milliseconds LivePage::Patience(const Recorder& recorder) const {
-  return HasNews(recorder) && live_->board.WantsDocuments() ? kQuiet : kPatience;
+std::chrono::milliseconds LivePage::Patience(const PageSource& source) const {
+  return HasNews(source) && live_->board.WantsDocuments() ? kQuiet : kPatience;
 }
 
-void LivePage::Tick(Recorder& recorder, const ingest::Server& ingest) {
+void LivePage::Tick(PageSource& source, const ingest::Server& ingest) {
   if (!live_.has_value()) return;
   if (MonotonicNs() >= next_moment_ns_) {
     next_moment_ns_ = MonotonicNs() + kMomentEveryNs;
-    PutMoment(recorder, ingest);
+    PutMoment(source, ingest);
   }
-  if (!HasNews(recorder) || !live_->board.WantsDocuments()) return;
-  if (!HasSettled(recorder) || !live_->builder.IsDue()) return;
+  if (!HasNews(source) || !live_->board.WantsDocuments()) return;
+  if (!HasSettled(source) || !live_->builder.IsDue()) return;
   const std::chrono::nanoseconds used = http::ThreadTime();
-  std::optional<http::DocumentBuilder::Order> order = recorder.OrderDocuments(command_);
+  std::optional<http::DocumentBuilder::Order> order = source.OrderDocuments(command_);
   if (!order.has_value()) return;
   order->saving = http::ThreadTime() - used;
-  ordered_ = recorder.changes();
+  ordered_ = source.changes();
   news_ns_.reset();
   live_->builder.Take(*std::move(order));
 }
 
-void LivePage::Conclude(const Recorder& recorder, const analysis::Report& report) {
+void LivePage::Conclude(const model::JobModel& job, const analysis::Report& report,
+                        const store::RunFiles& files) {
   if (!live_.has_value()) return;
   http::Board& board = live_->board;
   if (board.viewers() > 0) {
     auto documents =
-        std::make_shared<http::Documents>(http::DocumentsOf(recorder.job(), report, recorder.Files()));
+        std::make_shared<http::Documents>(http::DocumentsOf(job, report, files));
     documents->version = UINT64_MAX;  // nothing comes after it
     documents->changes = UINT64_MAX;
     board.Put(std::shared_ptr<const http::Documents>(std::move(documents)));

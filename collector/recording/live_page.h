@@ -1,6 +1,6 @@
-// Keeps the page of a run that is being recorded up to date: hands snapshots of the recorder to the server.
+// Keeps the page of a run that is being recorded up to date: hands snapshots of it to the server.
 //
-// The recorder does not know the viewers, and the server knows only snapshots. Used from the recording
+// What records does not know the viewers, and the server knows only snapshots. Used from the recording
 // thread, which it never blocks.
 #pragma once
 
@@ -15,7 +15,7 @@
 #include "collector/http/document_builder.h"
 #include "collector/http/server.h"
 #include "collector/ingest/server.h"
-#include "collector/recording/recorder.h"
+#include "collector/recording/page_source.h"
 
 namespace gpuprobe::recording {
 
@@ -36,24 +36,24 @@ class LivePage {
   // Empty if nothing is served.
   std::string Url() const { return server_ == nullptr ? "" : server_->Url(); }
   // Call a few times a second, and when records have come.
-  void Tick(Recorder& recorder, const ingest::Server& ingest);
+  void Tick(PageSource& source, const ingest::Server& ingest);
   // How long to wait for records before the next Tick.
-  std::chrono::milliseconds Patience(const Recorder& recorder) const;
-  // The run is over, and `recorder` is finished: gives viewers the last documents, and time to fetch them.
-  void Conclude(const Recorder& recorder, const analysis::Report& report);
+  std::chrono::milliseconds Patience(const PageSource& source) const;
+  // The run is over, and `job` is settled: gives viewers the last documents, and time to fetch them.
+  void Conclude(const model::JobModel& job, const analysis::Report& report, const store::RunFiles& files);
 
  private:
-  void PutMoment(const Recorder& recorder, const ingest::Server& ingest);
-  bool HasNews(const Recorder& recorder) const { return live_.has_value() && ordered_ != recorder.changes(); }
+  void PutMoment(const PageSource& source, const ingest::Server& ingest);
+  bool HasNews(const PageSource& source) const { return live_.has_value() && ordered_ != source.changes(); }
   // Whether no records have come for a moment, or some have waited for long.
-  bool HasSettled(const Recorder& recorder);
+  bool HasSettled(const PageSource& source);
 
   std::unique_ptr<http::Server> server_;  // ends before what it reads
   std::vector<std::string> command_;
   std::optional<Live> live_;
   uint64_t moments_ = 0;
   uint64_t next_moment_ns_ = 0;
-  uint64_t ordered_ = 0;             // changes of the recorder when documents were last ordered
+  uint64_t ordered_ = 0;             // changes of the source when documents were last ordered
   uint64_t seen_ = 0;                // changes at the last Tick
   uint64_t changed_ns_ = 0;          // when they were new
   std::optional<uint64_t> news_ns_;  // since when there are changes that no documents were ordered for

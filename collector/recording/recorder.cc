@@ -323,6 +323,8 @@ store::RunFiles Recorder::Files() const {
   return files.ok() ? *std::move(files) : store::RunFiles{};
 }
 
+analysis::JobNumbers Recorder::NumbersNow() const { return analysis::NumbersOf(job_, NowNs()); }
+
 std::optional<http::DocumentBuilder::Order> Recorder::OrderDocuments(
     const std::vector<std::string>& command_line) {
   if (recording_ == nullptr || job_.processes().empty()) return std::nullopt;

@@ -17,13 +17,13 @@
 #include "absl/status/statusor.h"
 #include "collector/analysis/build_report.h"
 #include "collector/analysis/live_status.h"
-#include "collector/http/document_builder.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job/job_model.h"
 #include "collector/observe/process_observer.h"
 #include "collector/recording/hang_watch.h"
 #include "collector/recording/health_check.h"
 #include "collector/recording/options.h"
+#include "collector/recording/page_source.h"
 #include "collector/store/directory.h"
 #include "collector/store/run_files.h"
 #include "collector/store/run_recording.h"
@@ -32,7 +32,7 @@
 
 namespace gpuprobe::recording {
 
-class Recorder {
+class Recorder : public PageSource {
  public:
   // Where to record: `directory` is made at once and must be free; empty: a default name is made when the
   // first process reports. `keep_bytes`: see RunRecording.
@@ -75,11 +75,14 @@ class Recorder {
   const analysis::LiveStatus& status() const { return status_; }
   const model::JobModel& job() const { return job_; }
   // Grows with every record received and every observation of a process.
-  uint64_t changes() const { return changes_; }
-  // Batches that are counted, and could not be written.
-  uint64_t unrecorded_frames() const { return recording_ == nullptr ? 0 : recording_->unrecorded_frames(); }
-  // What the documents of the run so far are made from; nullopt before the first process.
-  std::optional<http::DocumentBuilder::Order> OrderDocuments(const std::vector<std::string>& command_line);
+  uint64_t changes() const override { return changes_; }
+  uint64_t unrecorded_frames() const override {
+    return recording_ == nullptr ? 0 : recording_->unrecorded_frames();
+  }
+  analysis::LiveStatus StatusNow() const override { return status_; }
+  analysis::JobNumbers NumbersNow() const override;
+  std::optional<http::DocumentBuilder::Order> OrderDocuments(
+      const std::vector<std::string>& command_line) override;
   // The run's directory; none where it cannot be read.
   store::RunFiles Files() const;
 

@@ -24,6 +24,7 @@ WholeJob::WholeJob(std::string directory, ChosenMarker marker, const HangOptions
           [this](const v1::HangVerdict& verdict) {
             job_->ApplyVerdict(verdict);
             verdicts_.push_back(verdict);
+            ++said_;
           },
           layout) {}
 
@@ -63,6 +64,20 @@ std::vector<std::string> WholeJob::HostsThatRecord() const {
     if (IsLive(absl::StrCat(directory_, "/", host))) hosts.push_back(host);
   }
   return hosts;
+}
+
+store::RunFiles WholeJob::Files() const {
+  absl::StatusOr<store::RunFiles> files = store::ListRun(directory_, store::Dropped::kAllow);
+  return files.ok() ? *std::move(files) : store::RunFiles{};
+}
+
+http::DocumentBuilder::Order WholeJob::OrderDocuments(const analysis::ReportInput& input) const {
+  return {.state = job_->SaveState(),
+          .saving = {},
+          .marker = job_->step_marker(),
+          .input = input,
+          .files = Files(),
+          .changes = changes()};
 }
 
 absl::StatusOr<analysis::Report> WholeJob::Finish(const analysis::ReportInput& input) {

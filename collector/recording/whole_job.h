@@ -15,11 +15,13 @@
 #include "absl/status/statusor.h"
 #include "collector/analysis/build_report.h"
 #include "collector/analysis/live_status.h"
+#include "collector/http/document_builder.h"
 #include "collector/model/job/job_model.h"
 #include "collector/recording/hang_watch.h"
 #include "collector/recording/options.h"
 #include "collector/render/text_layout.h"
 #include "collector/store/growing_run.h"
+#include "collector/store/run_files.h"
 
 namespace gpuprobe::recording {
 
@@ -39,6 +41,14 @@ class WholeJob {
   // Folders of hosts whose collector still records.
   std::vector<std::string> HostsThatRecord() const;
 
+  // Grows with what was read and said.
+  uint64_t changes() const { return status_.records + said_; }
+  // What the documents of the job so far are made from.
+  http::DocumentBuilder::Order OrderDocuments(const analysis::ReportInput& input) const;
+  const model::JobModel& model() const { return *job_; }
+  // The logs that there are; none where they cannot be listed.
+  store::RunFiles Files() const;
+
   // Settles what was read, writes report.html, report.json and their like into the directory, and returns the
   // report. Nothing may be called after it.
   absl::StatusOr<analysis::Report> Finish(const analysis::ReportInput& input);
@@ -56,6 +66,7 @@ class WholeJob {
   analysis::LiveStatus status_;
   std::set<std::string> silent_;  // hosts of which that was said
   std::vector<v1::HangVerdict> verdicts_;
+  uint64_t said_ = 0;
 };
 
 }  // namespace gpuprobe::recording

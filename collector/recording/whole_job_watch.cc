@@ -9,13 +9,15 @@
 namespace gpuprobe::recording {
 
 WholeJobWatch::WholeJobWatch(const std::string& directory, const ChosenMarker& marker,
-                             const HangOptions& options, const render::Layout& layout)
+                             const HangOptions& options, const analysis::ReportInput& input,
+                             const render::Layout& layout)
     : job_(
           directory, marker, options,
           [this](const std::string& text) {
             if (job_.hosts().size() > 1) log::SayForPeople(text);
           },
-          layout) {}
+          layout),
+      input_(input) {}
 
 void WholeJobWatch::Begin() {
   if (!begun()) thread_ = std::thread([this] { Run(); });
@@ -44,12 +46,39 @@ std::vector<v1::HangVerdict> WholeJobWatch::TakeVerdicts() {
   return std::exchange(verdicts_, {});
 }
 
+analysis::JobNumbers WholeJobWatch::NumbersNow() const {
+  const std::lock_guard lock(mutex_);
+  return numbers_;
+}
+
+std::optional<http::DocumentBuilder::Order> WholeJobWatch::OrderDocuments(
+    const std::vector<std::string>& command_line) {
+  std::optional<http::DocumentBuilder::Order> order;
+  {
+    const std::lock_guard lock(mutex_);
+    order = std::exchange(order_, std::nullopt);
+    wants_order_ = !order.has_value();
+  }
+  if (!order.has_value()) {
+    changed_.notify_all();
+    return std::nullopt;
+  }
+  order->input.command_line = command_line;
+  return order;
+}
+
 // What cannot be read now may be readable at the next look, and is in the report at the end.
 void WholeJobWatch::Look() {
   job_.Look().IgnoreError();
   std::vector<std::string> recording = job_.HostsThatRecord();
   several_.store(job_.hosts().size() > 1);
+  changes_.store(job_.changes());
+  analysis::JobNumbers numbers = analysis::NumbersOf(job_.model(), NowNs());
+  std::optional<http::DocumentBuilder::Order> order;
+  if (wants_order_.exchange(false)) order = job_.OrderDocuments(input_);
   const std::lock_guard lock(mutex_);
+  if (order.has_value()) order_ = std::move(order);
+  numbers_ = std::move(numbers);
   status_ = job_.status();
   for (v1::HangVerdict& verdict : job_.TakeVerdicts()) verdicts_.push_back(std::move(verdict));
   recording_ = std::move(recording);
@@ -64,7 +93,7 @@ void WholeJobWatch::Run() {
     lock.lock();
     const auto next = std::chrono::milliseconds(hurries_ ? 100 : 1000);
     const bool hurried = hurries_;
-    changed_.wait_for(lock, next, [&] { return stop_ || hurries_ != hurried; });
+    changed_.wait_for(lock, next, [&] { return stop_ || hurries_ != hurried || wants_order_; });
   }
 }
 

@@ -5,24 +5,25 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "collector/analysis/live_status.h"
 #include "collector/log/log.h"
+#include "collector/recording/page_source.h"
 #include "collector/recording/whole_job.h"
 
 namespace gpuprobe::recording {
 
-class WholeJobWatch {
+class WholeJobWatch : public PageSource {
  public:
   // What is said goes to standard error, once another host than this one records.
+  // `input`: of the reports on its page.
   WholeJobWatch(const std::string& directory, const ChosenMarker& marker, const HangOptions& options,
-                const render::Layout& layout);
-  ~WholeJobWatch() { End(); }
-  WholeJobWatch(const WholeJobWatch&) = delete;
-  WholeJobWatch& operator=(const WholeJobWatch&) = delete;
+                const analysis::ReportInput& input, const render::Layout& layout);
+  ~WholeJobWatch() override { End(); }
 
   // Starts the thread, so that nothing may be forked afterwards. A second call does nothing.
   void Begin();
@@ -38,6 +39,12 @@ class WholeJobWatch {
   // What was said about hangs since the last call.
   std::vector<v1::HangVerdict> TakeVerdicts();
 
+  analysis::LiveStatus StatusNow() const override { return status(); }
+  analysis::JobNumbers NumbersNow() const override;
+  uint64_t changes() const override { return changes_.load(); }
+  std::optional<http::DocumentBuilder::Order> OrderDocuments(
+      const std::vector<std::string>& command_line) override;
+
   // Ends the thread, and takes a last look. The job is the caller's then.
   WholeJob& End();
 
@@ -46,7 +53,10 @@ class WholeJobWatch {
   void Look();
 
   WholeJob job_;
+  const analysis::ReportInput input_;
   std::atomic<bool> several_{false};
+  std::atomic<uint64_t> changes_{0};
+  std::atomic<bool> wants_order_{false};
   std::thread thread_;
   bool ended_ = false;
   mutable std::mutex mutex_;
@@ -56,6 +66,8 @@ class WholeJobWatch {
   analysis::LiveStatus status_;
   std::vector<std::string> recording_;
   std::vector<v1::HangVerdict> verdicts_;
+  analysis::JobNumbers numbers_;
+  std::optional<http::DocumentBuilder::Order> order_;
 };
 
 }  // namespace gpuprobe::recording

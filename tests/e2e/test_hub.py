@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import re
 import signal
 import time
 import unittest
@@ -82,6 +83,33 @@ class Hub(hosts.Hosts, harness.EndToEndTest):
         self.end(programs, seen[:3])
         hang, = (finding for finding in self.report(self.run_of("n1"))["findings"] if finding["id"].startswith("hang"))
         self.assertRegex(hang["statement"], "^Rank 3 (has been stopped|was killed)")
+
+    def test_the_page_has_all_hosts(self):
+        programs = {name: self.start_host(name, options=("--http", "0.0.0.0:0"), arguments=("--steps", "100000"), GPUPROBE_HTTP_TOKEN=TOKEN) for name in self.holders}
+        harness.wait_until(lambda: b"gpuprobe: live: http://" in programs["n1"].so_far(), "page")
+        url = re.search(rb"live: http://0.0.0.0(:\d+)", programs["n1"].so_far())[1].decode()
+
+        def top(place, token=TOKEN, options=("--json",)):
+            return self.run_on("n2", [GPUPROBE, "top", place, "--once", *options], env={"GPUPROBE_HTTP_TOKEN": token})
+
+        def ranks():
+            seen = top(f"http://n1{url}")
+            return seen.returncode == 0 and [rank["rank"] for rank in json.loads(seen.stdout)["ranks"]] == [0, 1, 2, 3]
+
+        harness.wait_until(ranks, "all ranks on the page")
+        self.assertIn(b"4 ranks", top(f"http://n1{url}/", options=()).stdout)
+        fetch = "import json, sys, urllib.request\nrequest = urllib.request.Request(sys.argv[1], headers={'Authorization': 'Bearer ' + sys.argv[2]})\nsys.stdout.write(urllib.request.urlopen(request).read().decode())"
+
+        def documents():
+            report = json.loads(self.run_on("n2", ["/usr/bin/python3", "-c", fetch, f"http://n1{url}/api/report", TOKEN]).stdout)
+            return {rank["host"] for rank in report["ranks"]} == {"n1", "n2"} and report
+        report = harness.wait_until(documents, "all hosts in the documents")
+        self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1, 2, 3])
+        for place, token, line in ((f"http://n1{url}", "", f"http://n1{url} asks for a token: set GPUPROBE_HTTP_TOKEN"), ("http://n1:1", TOKEN, "http://n1:1 does not answer"),
+                                   (f"http://n1:{PORT}", TOKEN, f"http://n1:{PORT} answers with HTTP status 404: it serves no run of gpuprobe's")):
+            refused = top(place, token)
+            self.assertEqual((refused.returncode, refused.stderr.decode()), (1, f"gpuprobe: top: {line}\n"))
+        self.end(programs)
 
     def end(self, programs, ranks=()):
         for rank in ranks:
