@@ -17,6 +17,7 @@
 #include "collector/cli/progress.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
+#include "collector/http/fetch.h"
 #include "collector/page/page.h"
 #include "collector/recording/hang_watch.h"
 #include "collector/recording/live_page.h"
@@ -27,6 +28,7 @@
 #include "collector/render/text_report.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
+#include "collector/text/characters.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -43,6 +45,18 @@ int Serve(http::Server& server, const model::JobModel& job, const analysis::Repo
   return kDone;
 }
 
+// Of a run that somebody serves, as it is there.
+int ReportServed(const std::string& url, bool json) {
+  const absl::StatusOr<std::string> text = http::Fetch(url, json ? "/api/report" : "/api/text");
+  if (!text.ok()) return Fail(kReport, text.status(), kFailed);
+  if (json) {
+    Print(text::PrintableLines(text::SafeJson(*text)));
+  } else {
+    PrintForPeople(*text);
+  }
+  return kDone;
+}
+
 }  // namespace
 
 int ReportMain(const Arguments& arguments) {
@@ -52,7 +66,9 @@ int ReportMain(const Arguments& arguments) {
   bool html = false;
   bool steps = false;
   bool ranks = false;
-  app.add_option("DIR", directories, "run directory; several: the hosts of one job")->required();
+  app.add_option("DIR", directories,
+                 "run directory, or URL of a served run; several directories: the hosts of one job")
+      ->required();
   app.add_flag("--json", json, "print report.json");
   app.add_flag("--ranks", ranks, "with --json: include full detail for every rank, even beyond 1 MB")
       ->needs("--json");
@@ -74,6 +90,11 @@ int ReportMain(const Arguments& arguments) {
 
   if (serve.address.has_value() && (json || html))
     return Fail(kReport, "--serve prints no report: leave out --json and --html", kUsage);
+  if (http::IsUrl(directories.front())) {
+    if (directories.size() > 1 || html || ranks || steps || serve.address.has_value())
+      return Fail(kReport, "of a URL there is the text and --json: leave out all else", kUsage);
+    return ReportServed(directories.front(), json);
+  }
   const absl::StatusOr<std::unique_ptr<http::Server>> server = serve.Listen();
   if (!server.ok()) return Fail(kReport, server.status(), kFailed);
   std::optional<Progress> progress(std::in_place, directories);

@@ -23,7 +23,7 @@ constexpr milliseconds kHeartbeat{15'000};  // of a stream in which nothing happ
 constexpr milliseconds kLinger{5000};       // after the end of the run, for a page that still fetches
 constexpr milliseconds kLingerPoll{20};
 constexpr size_t kPieceBytes = size_t{256} << 10;
-constexpr char kJson[] = "application/json";
+constexpr char kErrorType[] = "application/json";
 constexpr char kText[] = "text/plain; charset=utf-8";
 // Allows no other origin; the charts set styles of elements.
 constexpr char kPagePolicy[] =
@@ -45,7 +45,7 @@ void Share(httplib::Response& response, Owner owner, std::string_view text, cons
 
 void Refuse(httplib::Response& response, int status, const std::string& why) {
   response.status = status;
-  response.set_content(absl::StrCat(nlohmann::json{{"error", why}}.dump(), "\n"), kJson);
+  response.set_content(absl::StrCat(nlohmann::json{{"error", why}}.dump(), "\n"), kErrorType);
 }
 
 std::string_view View(const std::string& text) { return text; }
@@ -111,6 +111,7 @@ const Answers::Route Answers::kRoutes[] = {
     {"/api/report", &Answers::Report},
     {"/api/ranks", &Answers::Ranks},
     {"/api/summary", &Answers::Summary},
+    {"/api/text", &Answers::Text},
     {"/api/page-data", &Answers::PageData},
     {"/api/status", &Answers::Status},
     {"/events", &Answers::Events},
@@ -185,7 +186,8 @@ void Answers::Style(const Request&, Response& response, Connection&) {
 
 void Answers::Icon(const Request&, Response& response, Connection&) { response.status = 204; }
 
-void Answers::Document(const Request& request, Response& response, std::string Documents::*text) {
+void Answers::Document(const Request& request, Response& response, std::string Documents::*text,
+                       const char* type) {
   const std::shared_ptr<const Documents> documents = board_.FreshDocuments(kDocumentsPatience);
   if (documents == nullptr) {
     response.set_header("Retry-After", "1");
@@ -199,7 +201,7 @@ void Answers::Document(const Request& request, Response& response, std::string D
     response.status = 304;
     return;
   }
-  Share(response, documents, View((*documents).*text), kJson);
+  Share(response, documents, View((*documents).*text), type);
 }
 
 void Answers::Report(const Request& request, Response& response, Connection&) {
@@ -210,6 +212,10 @@ void Answers::Ranks(const Request& request, Response& response, Connection&) {
 }
 void Answers::Summary(const Request& request, Response& response, Connection&) {
   Document(request, response, &Documents::summary);
+}
+
+void Answers::Text(const Request& request, Response& response, Connection&) {
+  Document(request, response, &Documents::text, kText);
 }
 void Answers::PageData(const Request& request, Response& response, Connection&) {
   Document(request, response, &Documents::page_data);

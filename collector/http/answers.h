@@ -33,6 +33,7 @@ class Answers : public Service {
   ServerNumbers numbers() const;
 
  private:
+  static constexpr char kJson[] = "application/json";
   using Request = httplib::Request;
   using Response = httplib::Response;
   struct Route;
@@ -48,6 +49,7 @@ class Answers : public Service {
   void Report(const Request& request, Response& response, Connection& connection);
   void Ranks(const Request& request, Response& response, Connection& connection);
   void Summary(const Request& request, Response& response, Connection& connection);
+  void Text(const Request& request, Response& response, Connection& connection);
   void PageData(const Request& request, Response& response, Connection& connection);
   void Status(const Request& request, Response& response, Connection& connection);
   void Events(const Request& request, Response& response, Connection& connection);
@@ -55,7 +57,8 @@ class Answers : public Service {
   void Healthy(const Request& request, Response& response, Connection& connection);
   void Ready(const Request& request, Response& response, Connection& connection);
   // One of the documents' texts.
-  void Document(const Request& request, Response& response, std::string Documents::*text);
+  void Document(const Request& request, Response& response, std::string Documents::*text,
+                const char* type = kJson);
   std::shared_ptr<const Moment> FirstMoment();
 
   Access access_;

@@ -10,6 +10,7 @@
 #include "collector/page/page_data.h"
 #include "collector/render/json_report.h"
 #include "collector/render/summary_json.h"
+#include "collector/render/text_report.h"
 
 namespace gpuprobe::http {
 
@@ -20,6 +21,7 @@ Documents DocumentsOf(const model::JobModel& job, const analysis::Report& report
   documents.report = std::move(json.report);
   documents.ranks = std::move(json.ranks);
   documents.summary = render::SummaryJson(report);
+  documents.text = render::TextReport(report, "", render::Layout());
   documents.page_data = page::PageData(job, report, files);
   return documents;
 }

@@ -11,8 +11,8 @@ namespace gpuprobe::http {
 bool IsUrl(const std::string& text);
 
 // `url`: of the server, such as "http://n1:9460"; `path`: "/api/status". The token that it may ask for is in
-// the variable GPUPROBE_HTTP_TOKEN. Unavailable if nobody answers; PermissionDenied, NotFound or Internal with
-// what was answered. One clear line each.
+// the variable GPUPROBE_HTTP_TOKEN. Unavailable if nobody answers; PermissionDenied, NotFound or Internal
+// with what was answered. One clear line each.
 absl::StatusOr<std::string> Fetch(const std::string& url, const std::string& path);
 
 }  // namespace gpuprobe::http

@@ -54,6 +54,7 @@ struct Documents {
   std::string report;
   std::string ranks;  // empty: all is in the report
   std::string summary;
+  std::string text;  // as `gpuprobe report` prints it, plain
   std::string page_data;
 };
 

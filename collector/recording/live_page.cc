@@ -81,8 +81,7 @@ void LivePage::Conclude(const model::JobModel& job, const analysis::Report& repo
   if (!live_.has_value()) return;
   http::Board& board = live_->board;
   if (board.viewers() > 0) {
-    auto documents =
-        std::make_shared<http::Documents>(http::DocumentsOf(job, report, files));
+    auto documents = std::make_shared<http::Documents>(http::DocumentsOf(job, report, files));
     documents->version = UINT64_MAX;  // nothing comes after it
     documents->changes = UINT64_MAX;
     board.Put(std::shared_ptr<const http::Documents>(std::move(documents)));

@@ -105,6 +105,10 @@ class Hub(hosts.Hosts, harness.EndToEndTest):
             return {rank["host"] for rank in report["ranks"]} == {"n1", "n2"} and report
         report = harness.wait_until(documents, "all hosts in the documents")
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1, 2, 3])
+        served = self.run_on("n2", [GPUPROBE, "report", f"http://n1{url}"], env={"GPUPROBE_HTTP_TOKEN": TOKEN})
+        self.assertEqual(served.returncode, 0, str(served))
+        self.assertIn(b"gpuprobe: 4 ranks on 4 GPUs of 2 hosts in ", served.stdout)
+        self.assertEqual(len(json.loads(self.run_on("n2", [GPUPROBE, "report", f"http://n1{url}", "--json"], env={"GPUPROBE_HTTP_TOKEN": TOKEN}).stdout)["ranks"]), 4)
         for place, token, line in ((f"http://n1{url}", "", f"http://n1{url} asks for a token: set GPUPROBE_HTTP_TOKEN"), ("http://n1:1", TOKEN, "http://n1:1 does not answer"),
                                    (f"http://n1:{PORT}", TOKEN, f"http://n1:{PORT} answers with HTTP status 404: it serves no run of gpuprobe's")):
             refused = top(place, token)

@@ -83,6 +83,8 @@ class LivePage(harness.EndToEndTest):
         program, port = self.serving([GPUPROBE, "report", out, "--serve", "127.0.0.1:0"])
         for path, name in (("/api/report", "report.json"), ("/api/summary", "summary.json")):
             self.assertEqual(self.get(port, path)[1], harness.read_file(os.path.join(out, name)), path)
+        self.assertEqual(self.get(port, "/api/text")[1] + f"\n page: {out}/report.html\n".encode(), self.run_well([GPUPROBE, "report", out]).stdout)
+        self.assertEqual(self.run_well([GPUPROBE, "report", f"http://127.0.0.1:{port}"]).stdout, self.get(port, "/api/text")[1])
         page = json.loads(re.search(r'id="page-data">(.*?)</script>', harness.read_file(os.path.join(out, "report.html")).decode(), re.DOTALL)[1])
         self.assertEqual(json.loads(self.get(port, "/api/page-data")[1]), page)
         self.assertIn(b"event: end", self.get(port, "/events")[1])
