@@ -89,7 +89,7 @@ void AllHosts::Tick(const recording::Recorder& recorder) {
     if (hub_.has_value()) hub_->SetDirectory(directory_, folder_);
     if (mirror_.has_value()) mirror_->Begin(own_);
   }
-  const bool shows = hub_.has_value() ? !hub_->folders().empty() || !options_.out.empty()
+  const bool shows = hub_.has_value() ? hub_->others() > 0 || !options_.out.empty()
                                       : HasRankZero(recorder.job()) && !directory_.empty();
   const bool is_shown_elsewhere =
       mirror_.has_value() && mirror_->state().phase != hub::Mirror::Phase::kSearching;

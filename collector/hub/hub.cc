@@ -162,7 +162,9 @@ absl::StatusOr<Hub::Host*> Hub::HostOf(const v1::HubPost& post) {
       host.files[file] = bytes;
       host.bytes += bytes;
     }
-    return &hosts_.emplace(post.instance(), std::move(host)).first->second;
+    Host& added = hosts_.emplace(post.instance(), std::move(host)).first->second;
+    others_.store(hosts_.size());
+    return &added;
   }
   return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostFolders, " hosts named ", name));
 }

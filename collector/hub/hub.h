@@ -55,8 +55,9 @@ class Hub {
   void SetDirectory(const std::string& directory, const std::string& folder);
 
   const http::Address& address() const;
-  // Folders of other hosts that have posted.
+  // Folders of other hosts that have posted. Waits while one is written; how many there are does not.
   std::vector<std::string> folders() const;
+  size_t others() const { return others_.load(); }
   // Requests without the secret, and posts that were refused.
   uint64_t refused() const { return refused_.load(); }
 
@@ -79,6 +80,7 @@ class Hub {
 
   const Options options_;
   std::atomic<uint64_t> refused_ = 0;
+  std::atomic<size_t> others_ = 0;
   mutable std::mutex mutex_;
   std::string directory_;  // under the mutex, as all that follows; empty: not known yet
   std::string own_folder_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/http/background.h"
+#include "collector/recording/version.h"
 
 namespace gpuprobe::recording {
 
