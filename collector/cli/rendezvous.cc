@@ -128,6 +128,11 @@ bool IsThisHost(const std::string& name) {
   if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return false;
   const auto freeing = absl::MakeCleanup([found] { freeaddrinfo(found); });
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    char number[NI_MAXHOST] = "";
+    if (getnameinfo(each->ai_addr, each->ai_addrlen, number, sizeof(number), nullptr, 0, NI_NUMERICHOST) !=
+            0 ||
+        http::Address{.host = number}.IsLoopback())
+      continue;
     const int fd = socket(each->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const bool ours = fd >= 0 && bind(fd, each->ai_addr, each->ai_addrlen) == 0;
     if (fd >= 0) close(fd);

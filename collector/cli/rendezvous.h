@@ -25,7 +25,8 @@ absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(
 // "n1" of "n[1-4,7],m3": the first of Slurm's list of nodes.
 std::string FirstNode(const std::string& list);
 
-// By its name, or by an address that is one of ours.
+// By its name, or by an address of ours that other hosts can reach. A loopback address is none: who names one
+// has a tunnel there.
 bool IsThisHost(const std::string& name);
 
 }  // namespace gpuprobe::cli

@@ -232,9 +232,10 @@ v1::HubAnswer Hub::Take(const v1::HubPost& post) {
     host.sequence = post.sequence();
     for (const v1::FilePart& part : post.parts()) status.Update(Write(host, part));
     std::set<std::string> gone;
+    // It says that the host records, until there is nothing more to come.
     if (post.ended()) gone.insert(store::kLiveFile);
     for (const auto& [name, bytes] : host.files) {
-      if (!post.names().empty() &&
+      if (name != store::kLiveFile && !post.names().empty() &&
           std::find(post.names().begin(), post.names().end(), name) == post.names().end())
         gone.insert(name);
     }

@@ -206,6 +206,8 @@ v1::HubPost Mirror::NextPost(bool ended, bool& more) {
       }
     }
   }
+  // The hub may be gone after it, so it comes when nothing is lacking.
+  more |= ended && post.parts_size() > 0;
   post.set_ended(ended && !more);
   return post;
 }
@@ -245,7 +247,6 @@ bool Mirror::Send(bool ended) {
   });
   for (bool more = true; more;) {
     const v1::HubPost post = NextPost(ended, more);
-    more |= ended && post.parts_size() > 0;  // the end is an answer that lacks nothing
     const absl::StatusOr<v1::HubAnswer> answer = Post(post);
     if (!answer.ok()) {
       hub_.reset();

@@ -166,6 +166,18 @@ class Hub(hosts.Hosts, harness.EndToEndTest):
         report = json.loads(self.run_well([GPUPROBE, "report", n1, n2, "--json"]).stdout)
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1, 2, 3])
 
+    def test_a_slow_link_through_a_tunnel(self):
+        tunnel = self.start_on("n2", ["/usr/bin/python3", os.path.join(harness.SOURCE, "tests", "e2e", "programs", "slow_tunnel.py"), str(PORT), f"n1:{PORT}"])
+        harness.wait_until(lambda: tunnel.finished().stdout == b"ready\n", "tunnel")
+        programs = {"n1": self.start_host("n1", arguments=("--steps", "2000")), "n2": self.start_host("n2", arguments=("--steps", "2000"), GPUPROBE_HUB=f"127.0.0.1:{PORT}")}
+        said = {name: program.wait(harness.LIMIT_S).stderr.decode() for name, program in programs.items()}
+        self.assertIn("gpuprobe: 4 ranks on ", said["n1"])
+        self.assertIn("; n1 reports on all hosts\n", said["n2"])
+        for path in glob.glob(os.path.join(self.run_of("n2"), "*.gpr")):
+            self.assertEqual(harness.read_file(path), harness.read_file(os.path.join(self.run_of("n1"), "n2", os.path.basename(path))))
+        for pid in harness.processes_of_session(tunnel.pid):
+            os.kill(pid, signal.SIGKILL)
+
     def test_who_has_another_token_is_not_let_in(self):
         programs = {"n1": self.start_host("n1", GPUPROBE_HUB_TOKEN=TOKEN + "n1")}
         harness.wait_until(lambda: f":{PORT}".encode() in self.run_on("n1", ["ss", "-Hltn"]).stdout, "hub")
