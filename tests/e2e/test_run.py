@@ -65,18 +65,18 @@ class Run(harness.EndToEndTest):
         self.assertIn(self.path("out").encode(), finished.stderr)
         self.assertTrue(os.path.exists(self.path("out", "report.json")))
 
-    def test_run_directory_has_a_name_when_none_is_given(self):
-        self.run_well([GPUPROBE, "run", "--", VECTOR_ADD])
-        self.assertIn("vector_add", os.path.basename(self.only_run_directory()))
-
-    @hazard("the command of `gpuprobe run` never uses CUDA", sees="output and status unchanged",
-            counted="one line says that nothing was recorded")
     def test_secrets_of_ours_are_not_passed_on(self):
         secrets = {"GPUPROBE_HTTP_TOKEN": "0123456789abcdef0123", "GPUPROBE_HUB_TOKEN": "0123456789abcdef4567"}
         finished = self.run_well([GPUPROBE, "run", "--out", self.path("out"), "--quiet", "--http", "127.0.0.1:0", "--", "env"], env=secrets)
         self.assertIn(b"CUDA_INJECTION64_PATH=", finished.stdout)
         self.assertNotIn(b"_TOKEN=", finished.stdout)
 
+    def test_run_directory_has_a_name_when_none_is_given(self):
+        self.run_well([GPUPROBE, "run", "--", VECTOR_ADD])
+        self.assertIn("vector_add", os.path.basename(self.only_run_directory()))
+
+    @hazard("the command of `gpuprobe run` never uses CUDA", sees="output and status unchanged",
+            counted="one line says that nothing was recorded")
     def test_program_without_cuda(self):
         finished = self.run_under_probe("/bin/echo", "hello")
         self.assertEqual((finished.returncode, finished.stdout), (0, b"hello\n"), str(finished))
