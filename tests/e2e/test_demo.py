@@ -133,7 +133,7 @@ class Demo(harness.EndToEndTest):
         for name, key, share in (("  compute", "compute", 0.03), ("  exposed comm", "exposed", 0.1)):
             std, unit, of_ranks, ranks_unit = self.row(table, rf"{name} .* % +{TIME} +{TIME}")
             self.near(nanoseconds(std, unit), stdev(step[key] for step in self.all_steps()), share=share)
-            self.near(nanoseconds(of_ranks, ranks_unit), stdev(fmean(step[key] for step in steps) for steps in self.figures.steps().values()), share=0.03)
+            self.near(nanoseconds(of_ranks, ranks_unit), stdev(fmean(step[key] for step in steps) for steps in self.figures.steps().values()), share=share)
 
         for name, key, qs in (("total", "total", (0.5,)), ("  compute", "compute", (0.5, 0.95, 0.99, 1)), ("  exposed comm", "exposed", (0.5,))):
             found = self.row(table, rf"{name} +{TIME} +{TIME} +{TIME} +{TIME} +{TIME} ")
@@ -172,7 +172,8 @@ class Demo(harness.EndToEndTest):
             found = self.row(table, rf"{rank} +{TIME} +{TIME} +{TIME} +{TIME} +{TIME} +{TIME} +\+0 ns")
             total, compute, exposed, copy, _, wait = (nanoseconds(*pair) for pair in zip(found[::2], found[1::2]))
             for shown, key in ((total, "total"), (compute, "compute"), (exposed, "exposed"), (copy, "copy")):
-                self.near(shown, fmean(step[key] for step in steps), share=0.03, least=100_000 if key == "exposed" else 1000)
+                # Of waiting, the few steps that the truth lacks may have a larger share on a busy machine.
+                self.near(shown, fmean(step[key] for step in steps), share=0.05 if key == "exposed" else 0.03, least=100_000 if key == "exposed" else 1000)
             self.near(wait, caused[rank], share=0.02, least=20_000)
 
     def check_loss(self, screen):
