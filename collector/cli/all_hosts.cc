@@ -40,9 +40,8 @@ AllHosts::AllHosts(Options options) : options_(std::move(options)), host_(NameOf
   const hub::Meeting& meeting = *options_.meeting;
   const absl::StatusOr<hub::Secret> secret = hub::Secret::Find();
   if (!secret.ok()) {
-    no_secret_ = std::string(secret.status().message());
     if (!options_.quiet)
-      log::SayForPeople(absl::StrCat("gpuprobe: hosts are not joined: ", no_secret_, "\n"));
+      log::SayForPeople(absl::StrCat("gpuprobe: hosts are not joined: ", secret.status().message(), "\n"));
     return;
   }
   if (IsThisHost(meeting.host)) Listen(meeting, *secret);

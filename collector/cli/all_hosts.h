@@ -35,7 +35,7 @@ class AllHosts {
     bool quiet = false;
   };
 
-  // Listens if this host is where the job meets, and says so; nothing may be forked after it.
+  // Listens if this host is where the job meets; nothing may be forked after it.
   explicit AllHosts(Options options);
 
   // This host's folder in the directory of all hosts, for a recorder that names that directory; empty: it has
@@ -46,7 +46,7 @@ class AllHosts {
   // Rank 0, or the hub, is here, and other hosts record.
   bool has_several() const { return watch_.has_value() && watch_->has_several(); }
   // As of the last look at all hosts.
-  analysis::LiveStatus status() const { return watch_->status(); }
+  analysis::LiveStatus status() const { return watch_->StatusNow(); }
   // Of this host, or of all hosts where they are shown.
   recording::PageSource& PageOf(recording::Recorder& recorder) {
     return has_several() ? static_cast<recording::PageSource&>(*watch_) : recorder;
@@ -82,7 +82,6 @@ class AllHosts {
   std::optional<recording::WholeJobWatch> watch_;
   recording::WholeJob* job_ = nullptr;
   hub::Mirror::State sent_;  // at the end
-  std::string no_secret_;    // why hosts do not join
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   bool said_trouble_ = false;
   bool said_hub_ = false;

@@ -27,16 +27,16 @@ void HttpOption::AddTo(CLI::App& app, const char* name, const std::string& what)
   app.add_option("--http-token", token_file,
                  absl::StrCat("file whose first line is the token that readers must give; default: the "
                               "variable ",
-                              kTokenVariable))
+                              http::kTokenVariable))
       ->check(NotEmpty())
       ->option_text("FILE")
       ->needs(option);
 }
 
 absl::StatusOr<std::unique_ptr<http::Server>> HttpOption::Listen() const {
-  const char* variable = std::getenv(kTokenVariable);
+  const char* variable = std::getenv(http::kTokenVariable);
   std::string token = variable == nullptr ? "" : variable;
-  unsetenv(kTokenVariable);
+  unsetenv(http::kTokenVariable);
   if (!address.has_value()) return std::unique_ptr<http::Server>();
   if (!token_file.empty()) {
     absl::StatusOr<std::string> read = http::ReadToken(token_file);
@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<http::Server>> HttpOption::Listen() const {
     token = *std::move(read);
   } else if (!token.empty()) {
     if (absl::Status s = http::CheckToken(token); !s.ok())
-      return absl::InvalidArgumentError(absl::StrCat(kTokenVariable, ": ", s.message()));
+      return absl::InvalidArgumentError(absl::StrCat(http::kTokenVariable, ": ", s.message()));
   }
   return http::Server::Listen({.address = *address, .token = std::move(token)});
 }

@@ -16,8 +16,6 @@ class App;
 namespace gpuprobe::cli {
 
 struct HttpOption {
-  static constexpr char kTokenVariable[] = "GPUPROBE_HTTP_TOKEN";
-
   std::optional<http::Address> address;  // nullopt: nothing is served
   std::string token_file;
 

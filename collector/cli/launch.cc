@@ -8,12 +8,14 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "collector/http/access.h"
+#include "collector/hub/secret.h"
 
 namespace gpuprobe::cli {
 namespace {
 
 // What programs have no use for, and everybody whom they trust could read.
-constexpr std::array kSecrets = {"GPUPROBE_HTTP_TOKEN", "GPUPROBE_HUB_TOKEN"};
+constexpr std::array kSecrets = {http::kTokenVariable, hub::Secret::kVariable};
 constexpr std::array kTimers = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
 
 }  // namespace

@@ -13,6 +13,9 @@
 
 namespace gpuprobe::http {
 
+// Has the token for whoever serves a run, or reads a served one.
+inline constexpr char kTokenVariable[] = "GPUPROBE_HTTP_TOKEN";
+
 // In time that depends on the length of `given` alone.
 bool SameSecret(std::string_view given, std::string_view secret);
 

@@ -10,7 +10,6 @@
 #include "collector/http/open_metrics.h"
 #include "collector/page/page.h"
 #include "collector/render/live_json.h"
-#include "nlohmann/json.hpp"
 
 namespace gpuprobe::http {
 namespace {
@@ -23,7 +22,6 @@ constexpr milliseconds kHeartbeat{15'000};  // of a stream in which nothing happ
 constexpr milliseconds kLinger{5000};       // after the end of the run, for a page that still fetches
 constexpr milliseconds kLingerPoll{20};
 constexpr size_t kPieceBytes = size_t{256} << 10;
-constexpr char kErrorType[] = "application/json";
 constexpr char kText[] = "text/plain; charset=utf-8";
 // Allows no other origin; the charts set styles of elements.
 constexpr char kPagePolicy[] =
@@ -41,11 +39,6 @@ void Share(httplib::Response& response, Owner owner, std::string_view text, cons
         const std::string_view piece = text.substr(offset, std::min(length, kPieceBytes));
         return sink.write(piece.data(), piece.size());
       });
-}
-
-void Refuse(httplib::Response& response, int status, const std::string& why) {
-  response.status = status;
-  response.set_content(absl::StrCat(nlohmann::json{{"error", why}}.dump(), "\n"), kErrorType);
 }
 
 std::string_view View(const std::string& text) { return text; }

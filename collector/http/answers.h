@@ -33,7 +33,6 @@ class Answers : public Service {
   ServerNumbers numbers() const;
 
  private:
-  static constexpr char kJson[] = "application/json";
   using Request = httplib::Request;
   using Response = httplib::Response;
   struct Route;

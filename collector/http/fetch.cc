@@ -6,13 +6,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "collector/http/access.h"
 #include "collector/http/library.h"
 
 namespace gpuprobe::http {
 namespace {
 
 constexpr std::chrono::seconds kPatience{10};
-constexpr char kTokenVariable[] = "GPUPROBE_HTTP_TOKEN";
 
 }  // namespace
 

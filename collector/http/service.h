@@ -2,10 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "collector/http/connection.h"
 
 namespace gpuprobe::http {
+
+inline constexpr char kJson[] = "application/json";
+
+// Answers with a status and {"error": why}.
+void Refuse(httplib::Response& response, int status, const std::string& why);
 
 class Service {
  public:

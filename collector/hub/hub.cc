@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -23,7 +24,6 @@ namespace {
 
 constexpr size_t kMostName = 100;
 constexpr int kMostFolders = 100;  // of one name
-constexpr char kJson[] = "application/json";
 
 bool IsPlain(const std::string& name) {
   return !name.empty() && name.size() <= kMostName && name.front() != '.' &&
@@ -49,11 +49,6 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-void Refuse(httplib::Response& response, int status, const std::string& why) {
-  response.status = status;
-  response.set_content(absl::StrCat("{\"error\":\"", why, "\"}\n"), kJson);
-}
-
 absl::Status SystemError(const std::string& name, int error) {
   return absl::UnavailableError(absl::StrCat(name, ": ", std::strerror(error)));
 }
@@ -75,17 +70,17 @@ class Hub::Endpoint : public http::Service {
   }
   void Answer(const httplib::Request& request, httplib::Response& response,
               http::Connection& connection) override {
-    if (request.path != kPath) return Refuse(response, kNotFound, "there is nothing here");
+    if (request.path != kPath) return http::Refuse(response, kNotFound, "there is nothing here");
     if (request.method == "GET") return Prove(request, response);
     const std::string digest = request.get_header_value(kDigestHeader);
     if (!connection.takes_body() || DigestOf(request.body) != digest) {
       NoteRefused();
-      return Refuse(response, kForbidden, "the signature is not one of this job's secret");
+      return http::Refuse(response, kForbidden, "the signature is not one of this job's secret");
     }
     v1::HubPost post;
     if (!post.ParseFromString(request.body)) {
       NoteRefused();
-      return Refuse(response, kBadRequest, "that is no post");
+      return http::Refuse(response, kBadRequest, "that is no post");
     }
     const std::string answer = hub_.Take(post).SerializeAsString();
     response.status = kOk;
@@ -99,11 +94,11 @@ class Hub::Endpoint : public http::Service {
  private:
   void Prove(const httplib::Request& request, httplib::Response& response) const {
     const std::string job = request.get_param_value("job");
-    if (job != hub_.options_.job) return Refuse(response, kConflict, "this is the hub of another job");
+    if (job != hub_.options_.job) return http::Refuse(response, kConflict, "this is the hub of another job");
     response.status = kOk;
     response.set_header(kSignatureHeader, secret_.Sign(kProof, ProofText(request.get_param_value("nonce"),
                                                                          job, hub_.address().port)));
-    response.set_content("{}\n", kJson);
+    response.set_content("{}\n", http::kJson);
   }
 
   Hub& hub_;
@@ -234,10 +229,9 @@ v1::HubAnswer Hub::Take(const v1::HubPost& post) {
     std::set<std::string> gone;
     // It says that the host records, until there is nothing more to come.
     if (post.ended()) gone.insert(store::kLiveFile);
+    const std::set<std::string_view> kept(post.names().begin(), post.names().end());
     for (const auto& [name, bytes] : host.files) {
-      if (name != store::kLiveFile && !post.names().empty() &&
-          std::find(post.names().begin(), post.names().end(), name) == post.names().end())
-        gone.insert(name);
+      if (name != store::kLiveFile && !kept.empty() && !kept.contains(name)) gone.insert(name);
     }
     for (const std::string& name : gone) {
       const auto file = host.files.find(name);

@@ -51,7 +51,8 @@ class Hub {
   void Start();
   // Ends every connection. Also done by the end of this object.
   void Stop();
-  // Until then hosts are told to come back. `folder`: this host's own in it.
+  // Before this call, hosts that post are told to try again. `folder`: the name of this host's own folder in
+  // the directory.
   void SetDirectory(const std::string& directory, const std::string& folder);
 
   const http::Address& address() const;

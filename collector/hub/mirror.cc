@@ -32,6 +32,7 @@ constexpr milliseconds kFirstPause{200};       // hosts begin at about the same 
 constexpr milliseconds kLongestPause{10'000};  // while there is no hub
 constexpr milliseconds kSearchAtEnd{2000};
 constexpr milliseconds kConnectPatience{3000};
+constexpr milliseconds kRefusalPatience{1000};
 constexpr milliseconds kAnswerPatience{10'000};
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr size_t kNonceBytes = 16;
@@ -66,12 +67,13 @@ absl::StatusOr<std::string> FindHub(const Meeting& meeting, const Secret& secret
     const std::string url = absl::StrCat("http://", at.Text());
     const std::unique_ptr<httplib::Client> client = ClientOf(url);
     const std::string nonce = RandomHex(kNonceBytes);
+    const auto asked = std::chrono::steady_clock::now();
     const httplib::Result result =
         client->Get(kPath, httplib::Params{{"job", meeting.job}, {"nonce", nonce}}, {});
     if (!result) {
       why.Update(absl::UnavailableError(absl::StrCat(at.Text(), " does not answer")));
-      // Of a host that is away, every port is.
-      if (result.error() == httplib::Error::ConnectionTimeout) break;
+      // A port that is closed says so at once; of a host that is away, every port is.
+      if (std::chrono::steady_clock::now() - asked > kRefusalPatience) break;
       continue;
     }
     if (result->status == kConflict) {
@@ -179,7 +181,7 @@ v1::HubPost Mirror::NextPost(bool ended, bool& more) {
     const int64_t written = st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec;
     const auto have = have_.find(name);
     uint64_t offset = whole || have == have_.end() ? 0 : have->second;
-    if (whole && have != have_.end() && sent_[name] == written) continue;
+    if (whole && (size > kMostPartBytes || (have != have_.end() && sent_[name] == written))) continue;
     if (whole && size > left) {
       more = true;
       continue;

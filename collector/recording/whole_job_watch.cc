@@ -32,7 +32,7 @@ void WholeJobWatch::Hurry() {
   changed_.notify_all();
 }
 
-analysis::LiveStatus WholeJobWatch::status() const {
+analysis::LiveStatus WholeJobWatch::StatusNow() const {
   const std::lock_guard lock(mutex_);
   return status_;
 }

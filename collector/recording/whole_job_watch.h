@@ -32,14 +32,12 @@ class WholeJobWatch : public PageSource {
   void Hurry();
   // Several hosts record, or have recorded.
   bool has_several() const { return several_.load(); }
-  // As of the last look.
-  analysis::LiveStatus status() const;
   std::vector<std::string> HostsThatRecord() const;
 
   // What was said about hangs since the last call.
   std::vector<v1::HangVerdict> TakeVerdicts();
 
-  analysis::LiveStatus StatusNow() const override { return status(); }
+  analysis::LiveStatus StatusNow() const override;
   analysis::JobNumbers NumbersNow() const override;
   uint64_t changes() const override { return changes_.load(); }
   std::optional<http::DocumentBuilder::Order> OrderDocuments(
