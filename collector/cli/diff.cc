@@ -8,6 +8,7 @@
 #include "collector/analysis/comparison/comparison.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
+#include "collector/cli/given_run.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
 #include "collector/cli/screen.h"
@@ -22,15 +23,15 @@ namespace {
 
 constexpr char kDiff[] = "diff";
 
-absl::StatusOr<analysis::Run> RunOf(const std::string& directory) {
+absl::StatusOr<analysis::Run> RunOf(const GivenRun& given) {
   StepMarkerOption marker;
-  marker.TakeFrom(directory);
+  marker.TakeFrom(given.directory());
   model::JobModel job;
   job.SetStepMarker(marker.marker);
-  const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);
+  const absl::StatusOr<store::Replayed> replayed = store::Replay(given.directory(), job);
   if (!replayed.ok()) return replayed.status();
   for (const store::Damage& damage : replayed->damages)
-    Fail(kDiff, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
+    Fail(kDiff, absl::StrCat(given.name(), ": ", DamageLine(damage)), kFailed);
   analysis::ReportInput input;
   input.collector_version = recording::Version();
   input.all_kernels = true;
@@ -49,17 +50,21 @@ int DiffMain(const Arguments& arguments) {
   std::string a;
   std::string b;
   bool json = false;
-  app.add_option("A", a, "run directory: before")->required();
-  app.add_option("B", b, "run directory: after")->required();
+  app.add_option("A", a, "run directory, or URL of a served run: before")->required();
+  app.add_option("B", b, "run directory, or URL of a served run: after")->required();
   app.add_flag("--json", json, "print JSON for tools");
   ColorOption color;
   color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
-  const Progress progress({a, b});
-  const absl::StatusOr<analysis::Run> before = RunOf(a);
+  const absl::StatusOr<GivenRun> given_a = GivenRun::Open(a);
+  if (!given_a.ok()) return Fail(kDiff, given_a.status(), kFailed);
+  const absl::StatusOr<GivenRun> given_b = GivenRun::Open(b);
+  if (!given_b.ok()) return Fail(kDiff, given_b.status(), kFailed);
+  const Progress progress({given_a->directory(), given_b->directory()});
+  const absl::StatusOr<analysis::Run> before = RunOf(*given_a);
   if (!before.ok()) return Fail(kDiff, before.status(), kFailed);
-  const absl::StatusOr<analysis::Run> after = RunOf(b);
+  const absl::StatusOr<analysis::Run> after = RunOf(*given_b);
   if (!after.ok()) return Fail(kDiff, after.status(), kFailed);
   const analysis::Comparison comparison = analysis::Compare(*before, *after);
   const std::string text =

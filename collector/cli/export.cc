@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
+#include "collector/cli/given_run.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
 #include "collector/cli/record_rows.h"
@@ -22,38 +23,38 @@ namespace {
 constexpr char kExport[] = "export";
 
 struct ExportOptions {
-  std::string directory;
+  std::string given;
   std::string format = "jsonl";
   std::string out;
   StepMarkerOption marker;
 };
 
-absl::Status ExportLines(const ExportOptions& options) {
-  return ForEachRecordRow(kExport, options.directory, OutputWorks, [](const std::string& row) {
+absl::Status ExportLines(const GivenRun& run) {
+  return ForEachRecordRow(kExport, run, OutputWorks, [](const std::string& row) {
     Print(row);
     Print("\n");
   });
 }
 
-absl::Status ExportSteps(const ExportOptions& options) {
-  ReplayedRun run;
-  absl::Status status = ReplayWithSteps(kExport, options.directory, options.marker, run);
-  if (status.ok()) PrintStepTimings(run);
+absl::Status ExportSteps(const ExportOptions& options, const GivenRun& run) {
+  ReplayedRun replayed;
+  absl::Status status = ReplayWithSteps(kExport, run, options.marker, replayed);
+  if (status.ok()) PrintStepTimings(replayed);
   return status;
 }
 
-absl::Status ExportDatabase(const ExportOptions& options) {
+absl::Status ExportDatabase(const ExportOptions& options, const GivenRun& run) {
   const absl::StatusOr<std::string> path = store::PathWithoutLinks(options.out);
   if (!path.ok()) return path.status();
   absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create(*path);
   if (!database.ok()) return database.status();
-  return FillTables(kExport, options.directory, options.marker, **database);
+  return FillTables(kExport, run, options.marker, **database);
 }
 
-absl::Status ExportCsv(const ExportOptions& options) {
+absl::Status ExportCsv(const ExportOptions& options, const GivenRun& run) {
   if (absl::Status s = store::MakeOutputFolder(options.out); !s.ok()) return s;
   tables::CsvFiles files(options.out, store::OpenOutputFile);
-  return FillTables(kExport, options.directory, options.marker, files);
+  return FillTables(kExport, run, options.marker, files);
 }
 
 }  // namespace
@@ -62,7 +63,7 @@ int ExportMain(const Arguments& arguments) {
   CLI::App app("Writes a run for other tools: its records, or tables of records, steps and the report",
                "gpuprobe export");
   ExportOptions options;
-  app.add_option("DIR", options.directory, "run directory")->required();
+  app.add_option("DIR", options.given, "run directory, or URL of a served run")->required();
   app.add_option(
          "--format", options.format,
          "jsonl: every record as a JSON object, one per line; steps: seconds of each step and phase, one per "
@@ -72,7 +73,6 @@ int ExportMain(const Arguments& arguments) {
       ->check(NotEmpty());
   options.marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
-  options.marker.TakeFrom(options.directory);
   const bool printed = options.format == "jsonl" || options.format == "steps";
   if (printed != options.out.empty()) {
     return Fail(kExport,
@@ -81,13 +81,16 @@ int ExportMain(const Arguments& arguments) {
                     : absl::StrCat("--format ", options.format, " needs --out"),
                 kUsage);
   }
+  const absl::StatusOr<GivenRun> run = GivenRun::Open(options.given);
+  if (!run.ok()) return Fail(kExport, run.status(), kFailed);
+  options.marker.TakeFrom(run->directory());
   std::optional<Progress> progress;
   // Output on the same terminal shows progress well enough.
-  if (!printed || isatty(STDOUT_FILENO) == 0) progress.emplace(std::vector{options.directory});
-  const absl::Status status = options.format == "jsonl"    ? ExportLines(options)
-                              : options.format == "steps"  ? ExportSteps(options)
-                              : options.format == "sqlite" ? ExportDatabase(options)
-                                                           : ExportCsv(options);
+  if (!printed || isatty(STDOUT_FILENO) == 0) progress.emplace(std::vector{run->directory()});
+  const absl::Status status = options.format == "jsonl"    ? ExportLines(*run)
+                              : options.format == "steps"  ? ExportSteps(options, *run)
+                              : options.format == "sqlite" ? ExportDatabase(options, *run)
+                                                           : ExportCsv(options, *run);
   return status.ok() ? kDone : Fail(kExport, status, kFailed);
 }
 

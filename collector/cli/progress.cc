@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -26,7 +27,12 @@ bool shown = false;
 
 }  // namespace
 
-Progress::Progress(const std::vector<std::string>& directories) {
+Progress::Progress(std::string verb, const std::string& what, uint64_t total)
+    : verb_(std::move(verb)), what_(text::Printable(what)), total_(total) {
+  if (total_ > 0 && CanRedraw(STDERR_FILENO)) next_ns_ = recording::MonotonicNs() + kFirstNs;
+}
+
+Progress::Progress(const std::vector<std::string>& directories) : verb_("reading") {
   // A dumb terminal cannot erase a line, and where results go to the same terminal they would mix with it.
   if (!CanRedraw(STDERR_FILENO)) return;
   for (const std::string& directory : directories) {
@@ -65,10 +71,10 @@ void Progress::Note(uint64_t bytes) {
   const uint64_t reading = (done_ - 1) / total_ + 1;
   const uint64_t percent = ((done_ - 1) % total_ + 1) * 100 / total_;
   std::string line =
-      absl::StrCat("gpuprobe: reading ", what_, reading > 1 ? absl::StrCat(", time ", reading) : "", ": ",
+      absl::StrCat("gpuprobe: ", verb_, " ", what_, reading > 1 ? absl::StrCat(", time ", reading) : "", ": ",
                    percent, " % of ", analysis::Bytes(total_));
   const size_t width = ScreenOf(STDERR_FILENO, true).width;
-  if (line.size() >= width) line = absl::StrCat("gpuprobe: reading: ", percent, " %");
+  if (line.size() >= width) line = absl::StrCat("gpuprobe: ", verb_, ": ", percent, " %");
   std::fputs(absl::StrCat("\r", line, "\x1b[K").c_str(), stderr);
   std::fflush(stderr);
   shown = true;

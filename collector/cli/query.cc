@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
+#include "collector/cli/given_run.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
 #include "collector/cli/run_tables.h"
@@ -100,23 +101,25 @@ int QueryMain(const Arguments& arguments) {
   CLI::App app(
       "Answers questions about a recorded run in SQL (docs/sql.md describes the tables and has examples)",
       "gpuprobe query");
-  std::string directory;
+  std::string given;
   std::string sql;
   std::string format = "table";
   bool schema = false;
   StepMarkerOption marker;
-  app.add_option("DIR", directory, "run directory")->required();
+  app.add_option("DIR", given, "run directory, or URL of a served run")->required();
   auto* statement = app.add_option("SQL", sql, "one SELECT")->check(NotEmpty());
   app.add_option("--format", format, "table, csv or jsonl")->check(OneOf({"table", "csv", "jsonl"}));
   app.add_flag("--schema", schema, "print the tables, views and their columns")->excludes(statement);
   marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
   if (sql.empty() && !schema) return Fail(kQuery, "needs a SELECT, or --schema", kUsage);
-  const Progress progress({directory});
-  marker.TakeFrom(directory);
+  const absl::StatusOr<GivenRun> run = GivenRun::Open(given);
+  if (!run.ok()) return Fail(kQuery, run.status(), kFailed);
+  const Progress progress({run->directory()});
+  marker.TakeFrom(run->directory());
   absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create("");
   if (!database.ok()) return Fail(kQuery, database.status(), kFailed);
-  if (absl::Status s = FillTables(kQuery, directory, marker, **database); !s.ok())
+  if (absl::Status s = FillTables(kQuery, *run, marker, **database); !s.ok())
     return Fail(kQuery, s, kFailed);
   const absl::Status status = PrintResult(**database, schema ? kSchema : sql, format);
   return status.ok() ? kDone : Fail(kQuery, status, kFailed);

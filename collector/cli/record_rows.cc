@@ -31,7 +31,7 @@ std::optional<store::Damage> ForEachFrame(const std::string& name, const store::
 }
 
 // Reads the segments of one process, which share definitions and plans.
-absl::Status ReadLog(const char* command, const std::string& directory,
+absl::Status ReadLog(const char* command, const std::string& name,
                      std::span<const store::Segment> segments, const EmitRow& emit) {
   std::vector<std::unique_ptr<store::MappedFile>> files;
   std::vector<uint64_t> good_batches;
@@ -50,7 +50,7 @@ absl::Status ReadLog(const char* command, const std::string& directory,
           return status;
         });
     good_batches.push_back(good);
-    if (damage.has_value()) Fail(command, absl::StrCat(directory, ": ", DamageLine(*damage)), kFailed);
+    if (damage.has_value()) Fail(command, absl::StrCat(name, ": ", DamageLine(*damage)), kFailed);
   }
   for (size_t i = 0; i < files.size(); ++i) {
     uint64_t batches = 0;
@@ -61,7 +61,7 @@ absl::Status ReadLog(const char* command, const std::string& directory,
         });
     // It was whole a moment ago.
     if (damage.has_value() && batches < good_batches[i])
-      Fail(command, absl::StrCat(directory, ": ", DamageLine(*damage)), kFailed);
+      Fail(command, absl::StrCat(name, ": ", DamageLine(*damage)), kFailed);
   }
   return absl::OkStatus();
 }
@@ -83,23 +83,23 @@ uint64_t DetailSinceNs(const store::RunFiles& run) {
 
 }  // namespace
 
-absl::Status ForEachRecordRow(const char* command, const std::string& directory,
+absl::Status ForEachRecordRow(const char* command, const GivenRun& run,
                               const std::function<bool()>& go_on, const EmitRow& emit) {
-  const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
-  if (!run.ok()) return run.status();
-  if (run->FirstGeneration() > 1) {
-    const absl::Time since = absl::FromUnixNanos(static_cast<int64_t>(DetailSinceNs(*run)));
+  const absl::StatusOr<store::RunFiles> files = store::ListRun(run.directory());
+  if (!files.ok()) return files.status();
+  if (files->FirstGeneration() > 1) {
+    const absl::Time since = absl::FromUnixNanos(static_cast<int64_t>(DetailSinceNs(*files)));
     Fail(command,
-         absl::StrCat(directory, ": records exist from ",
+         absl::StrCat(run.name(), ": records exist from ",
                       absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", since, absl::UTCTimeZone()),
                       " on; older ones were dropped to stay within --keep"),
          kDone);
   }
-  const std::span<const store::Segment> segments(run->segments);
+  const std::span<const store::Segment> segments(files->segments);
   for (size_t at = 0; at < segments.size() && go_on();) {
     size_t end = at + 1;
     while (end < segments.size() && segments[end].log == segments[at].log) ++end;
-    if (absl::Status s = ReadLog(command, directory, segments.subspan(at, end - at), emit); !s.ok()) return s;
+    if (absl::Status s = ReadLog(command, run.name(), segments.subspan(at, end - at), emit); !s.ok()) return s;
     at = end;
   }
   return absl::OkStatus();

@@ -12,6 +12,7 @@
 #include "collector/analysis/build_report.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
+#include "collector/cli/given_run.h"
 #include "collector/cli/http_option.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
@@ -67,7 +68,7 @@ int ReportMain(const Arguments& arguments) {
   bool steps = false;
   bool ranks = false;
   app.add_option("DIR", directories,
-                 "run directory, or URL of a served run; several directories: the hosts of one job")
+                 "run directory, or URL of a served run; several: the hosts of one job")
       ->required();
   app.add_flag("--json", json, "print report.json");
   app.add_flag("--ranks", ranks, "with --json: include full detail for every rank, even beyond 1 MB")
@@ -90,10 +91,16 @@ int ReportMain(const Arguments& arguments) {
 
   if (serve.address.has_value() && (json || html))
     return Fail(kReport, "--serve prints no report: leave out --json and --html", kUsage);
-  if (http::IsUrl(directories.front())) {
-    if (directories.size() > 1 || html || ranks || steps || serve.address.has_value())
-      return Fail(kReport, "of a URL there is the text and --json: leave out all else", kUsage);
+  const bool alone = directories.size() == 1;
+  if (alone && http::IsUrl(directories.front()) && !(html || ranks || steps || serve.address.has_value()))
     return ReportServed(directories.front(), json);
+  const std::string name = absl::StrJoin(directories, " ");
+  std::vector<GivenRun> runs;
+  for (std::string& directory : directories) {
+    absl::StatusOr<GivenRun> run = GivenRun::Open(directory);
+    if (!run.ok()) return Fail(kReport, run.status(), kFailed);
+    directory = run->directory();
+    runs.push_back(*std::move(run));
   }
   const absl::StatusOr<std::unique_ptr<http::Server>> server = serve.Listen();
   if (!server.ok()) return Fail(kReport, server.status(), kFailed);
@@ -112,7 +119,6 @@ int ReportMain(const Arguments& arguments) {
   input.hang_after_ns = rank_options.after_ns();
   input.link_peak = rank_options.link_peak;
   input.detail_since_ns = replayed->detail_since_ns;
-  const std::string name = absl::StrJoin(directories, " ");
   for (const store::Damage& damage : replayed->damages) {
     input.damaged_logs.push_back(DamageLine(damage));
     Fail(kReport, absl::StrCat(name, ": ", DamageLine(damage)), kFailed);
@@ -122,7 +128,7 @@ int ReportMain(const Arguments& arguments) {
     progress.reset();
     return Serve(**server, job, report, *files, name);
   }
-  const std::string page_path = directories.size() == 1 ? directories.front() + "/report.html" : "";
+  const std::string page_path = alone ? directories.front() + "/report.html" : "";
   const bool whole = ranks || steps;
   const std::string text =
       json   ? (whole ? render::JsonReport(report) : render::JsonReportFiles(report).report)

@@ -42,16 +42,16 @@ void ForEachStep(const ReplayedRun& run, const Visit& visit) {
 
 }  // namespace
 
-absl::Status ReplayWithSteps(const char* command, const std::string& directory,
-                             const StepMarkerOption& marker, ReplayedRun& run) {
+absl::Status ReplayWithSteps(const char* command, const GivenRun& given, const StepMarkerOption& marker,
+                             ReplayedRun& run) {
   run.job.SetStepMarker(marker.marker);
   const absl::StatusOr<store::Replayed> replayed = store::Replay(
-      directory, run.job,
+      given.directory(), run.job,
       [&](const model::ProcessModel& process, const v1::Batch&) { run.steps.Watch(process); },
       [&] { run.steps = timeline::StepLog(); });
   if (!replayed.ok()) return replayed.status();
   for (const store::Damage& damage : replayed->damages)
-    Fail(command, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
+    Fail(command, absl::StrCat(given.name(), ": ", DamageLine(damage)), kFailed);
   run.steps.Finish(run.job);
   return absl::OkStatus();
 }
@@ -72,11 +72,11 @@ void ForEachReportRow(const ReplayedRun& run, const EmitRow& emit) {
 }
 
 template <typename Target>
-absl::Status FillTables(const char* command, const std::string& directory, const StepMarkerOption& marker,
+absl::Status FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
                         Target& target) {
   // The report first: it reports damage, and fails if the path is not a run directory.
   auto run = std::make_unique<ReplayedRun>();
-  if (absl::Status s = ReplayWithSteps(command, directory, marker, *run); !s.ok()) return s;
+  if (absl::Status s = ReplayWithSteps(command, given, marker, *run); !s.ok()) return s;
   std::vector<tables::Table> known = tables::RecordTables();
   tables::Widen(tables::StepRow({}, {}), known);
   ForEachReportRow(*run, [&](const std::string& row) { tables::Widen(row, known); });
@@ -84,13 +84,13 @@ absl::Status FillTables(const char* command, const std::string& directory, const
   ForEachReportRow(*run, [&](const std::string& row) { target.Insert(row); });
   run.reset();
   if (absl::Status s = ForEachRecordRow(
-          command, directory, [] { return true; }, [&](const std::string& row) { target.Insert(row); });
+          command, given, [] { return true; }, [&](const std::string& row) { target.Insert(row); });
       !s.ok())
     return s;
   return target.Finish();
 }
 
-template absl::Status FillTables(const char*, const std::string&, const StepMarkerOption&, tables::Database&);
-template absl::Status FillTables(const char*, const std::string&, const StepMarkerOption&, tables::CsvFiles&);
+template absl::Status FillTables(const char*, const GivenRun&, const StepMarkerOption&, tables::Database&);
+template absl::Status FillTables(const char*, const GivenRun&, const StepMarkerOption&, tables::CsvFiles&);
 
 }  // namespace gpuprobe::cli

@@ -16,8 +16,8 @@ struct ReplayedRun {
   model::JobModel job;
   timeline::StepLog steps;
 };
-absl::Status ReplayWithSteps(const char* command, const std::string& directory,
-                             const StepMarkerOption& marker, ReplayedRun& run);
+absl::Status ReplayWithSteps(const char* command, const GivenRun& given, const StepMarkerOption& marker,
+                             ReplayedRun& run);
 
 // One line for each step and phase of each rank (tables/step_rows.h).
 void PrintStepTimings(const ReplayedRun& run);
@@ -27,7 +27,7 @@ void ForEachReportRow(const ReplayedRun& run, const EmitRow& emit);
 
 // Puts all tables into `Target`, a Database or CsvFiles.
 template <typename Target>
-absl::Status FillTables(const char* command, const std::string& directory, const StepMarkerOption& marker,
+absl::Status FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
                         Target& target);
 
 }  // namespace gpuprobe::cli

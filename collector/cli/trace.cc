@@ -16,6 +16,7 @@
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
+#include "collector/cli/given_run.h"
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
@@ -45,7 +46,7 @@ constexpr uint64_t kSmallestMaxBytes = uint64_t{1} << 20;
 constexpr uint64_t kReserveBytes = uint64_t{256} << 10;
 
 struct TraceOptions {
-  std::string directory;
+  std::string given;
   std::string out;
   std::string format = "perfetto";
   std::string steps;
@@ -104,15 +105,15 @@ struct TracedRun {
   timeline::GroupRanks groups;
 };
 
-absl::Status ReplayRun(const TraceOptions& options, TracedRun& run) {
+absl::Status ReplayRun(const TraceOptions& options, const std::string& directory, TracedRun& run) {
   run.job.SetStepMarker(options.marker.marker);
   absl::StatusOr<store::Replayed> replayed = store::Replay(
-      options.directory, run.job,
+      directory, run.job,
       [&](const model::ProcessModel& process, const v1::Batch&) { run.steps.Watch(process); },
       [&] { run.steps = timeline::StepLog(); });
   if (!replayed.ok()) return replayed.status();
   run.replayed = *std::move(replayed);
-  absl::StatusOr<store::RunFiles> files = store::ListRun(options.directory);
+  absl::StatusOr<store::RunFiles> files = store::ListRun(directory);
   if (!files.ok()) return files.status();
   run.files = *std::move(files);
   run.steps.Finish(run.job);
@@ -291,16 +292,16 @@ void Tell(const TraceOptions& options, TracedRun& run, const std::vector<uint32_
                                       : "; open it at https://ui.perfetto.dev\n"));
 }
 
-int WriteTrace(const TraceOptions& options) {
-  const Progress progress({options.directory});
+int WriteTrace(const TraceOptions& options, const std::string& directory) {
+  const Progress progress({directory});
   TracedRun run;
-  if (absl::Status s = ReplayRun(options, run); !s.ok()) return Fail(kTrace, s, kFailed);
+  if (absl::Status s = ReplayRun(options, directory, run); !s.ok()) return Fail(kTrace, s, kFailed);
   for (const store::Damage& damage : run.replayed.damages)
-    Fail(kTrace, absl::StrCat(options.directory, ": ", DamageLine(damage)), kFailed);
+    Fail(kTrace, absl::StrCat(options.given, ": ", DamageLine(damage)), kFailed);
   const absl::StatusOr<std::vector<uint32_t>> chosen = ChosenProcesses(options, run);
   if (!chosen.ok()) return Fail(kTrace, chosen.status(), kFailed);
   if (chosen->empty())
-    return Fail(kTrace, absl::StrCat(options.directory, ": no process was recorded"), kFailed);
+    return Fail(kTrace, absl::StrCat(options.given, ": no process was recorded"), kFailed);
   const absl::StatusOr<timeline::Window> window = ChosenWindow(options, run, *chosen);
   if (!window.ok()) return Fail(kTrace, window.status(), kFailed);
   const absl::StatusOr<Written> written = options.chrome() ? WriteChrome(options, run, *chosen, *window)
@@ -320,7 +321,7 @@ int TraceMain(const Arguments& arguments) {
   CLI::App app("Writes a recorded run as a timeline, for Perfetto or for tools that read PyTorch traces",
                "gpuprobe trace");
   TraceOptions options;
-  app.add_option("DIR", options.directory, "run directory")->required();
+  app.add_option("DIR", options.given, "run directory, or URL of a served run")->required();
   app.add_option("-o,--out", options.out, "file to write; with --format chrome: a folder, one file per rank")
       ->required()
       ->check(NotEmpty());
@@ -339,8 +340,10 @@ int TraceMain(const Arguments& arguments) {
       ->transform(Size(kSmallestMaxBytes, UINT64_MAX));
   options.marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
-  options.marker.TakeFrom(options.directory);
-  return WriteTrace(options);
+  const absl::StatusOr<GivenRun> run = GivenRun::Open(options.given);
+  if (!run.ok()) return Fail(kTrace, run.status(), kFailed);
+  options.marker.TakeFrom(run->directory());
+  return WriteTrace(options, run->directory());
 }
 
 }  // namespace gpuprobe::cli

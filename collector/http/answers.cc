@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "collector/http/document_builder.h"
 #include "collector/http/open_metrics.h"
@@ -42,6 +43,10 @@ void Share(httplib::Response& response, Owner owner, std::string_view text, cons
 }
 
 std::string_view View(const std::string& text) { return text; }
+
+bool IsAt(const std::string& path, std::string_view route) {
+  return path == route || (route.size() > 1 && route.back() == '/' && path.starts_with(route));
+}
 
 const std::string& StatusText(const Moment& moment) {
   return moment.status_json.Get([&] { return render::LiveJson(moment.status); });
@@ -91,7 +96,7 @@ struct Stream {
 }  // namespace
 
 struct Answers::Route {
-  std::string_view path;
+  std::string_view path;  // that ends with a slash: and all below it
   void (Answers::*answer)(const Request&, Response&, Connection&);
   bool open = false;  // also to those without a token
 };
@@ -107,6 +112,8 @@ const Answers::Route Answers::kRoutes[] = {
     {"/api/text", &Answers::Text},
     {"/api/page-data", &Answers::PageData},
     {"/api/status", &Answers::Status},
+    {kFilesPath, &Answers::Files},
+    {"/api/files/", &Answers::File},
     {"/events", &Answers::Events},
     {"/metrics", &Answers::Metrics},
     {"/healthz", &Answers::Healthy, true},
@@ -128,7 +135,7 @@ void Answers::Find(const Request& request, Response& response, Connection& conne
     return Refuse(response, 405, "there is only GET and HEAD");
   }
   const auto* route = std::find_if(std::begin(kRoutes), std::end(kRoutes),
-                                   [&](const Route& each) { return each.path == request.path; });
+                                   [&](const Route& each) { return IsAt(request.path, each.path); });
   const bool open = route != std::end(kRoutes) && route->open;
   if (connection.is_brief() && !open) {
     NoteRefused();
@@ -179,13 +186,19 @@ void Answers::Style(const Request&, Response& response, Connection&) {
 
 void Answers::Icon(const Request&, Response& response, Connection&) { response.status = 204; }
 
-void Answers::Document(const Request& request, Response& response, std::string Documents::*text,
-                       const char* type) {
-  const std::shared_ptr<const Documents> documents = board_.FreshDocuments(kDocumentsPatience);
+std::shared_ptr<const Documents> Answers::FirstDocuments(Response& response) {
+  std::shared_ptr<const Documents> documents = board_.FreshDocuments(kDocumentsPatience);
   if (documents == nullptr) {
     response.set_header("Retry-After", "1");
-    return Refuse(response, 503, "no process has reported yet");
+    Refuse(response, 503, "no process has reported yet");
   }
+  return documents;
+}
+
+void Answers::Document(const Request& request, Response& response, std::string Documents::*text,
+                       const char* type) {
+  const std::shared_ptr<const Documents> documents = FirstDocuments(response);
+  if (documents == nullptr) return;
   if (((*documents).*text).empty())
     return Refuse(response, 404, "everything about the ranks is in /api/report");
   const std::string tag = absl::StrCat("\"", documents->version, "\"");
@@ -212,6 +225,24 @@ void Answers::Text(const Request& request, Response& response, Connection&) {
 }
 void Answers::PageData(const Request& request, Response& response, Connection&) {
   Document(request, response, &Documents::page_data);
+}
+
+void Answers::Files(const Request&, Response& response, Connection&) {
+  const std::shared_ptr<const Documents> documents = FirstDocuments(response);
+  if (documents != nullptr) response.set_content(FileList(documents->files), kJson);
+}
+
+void Answers::File(const Request& request, Response& response, Connection&) {
+  const std::shared_ptr<const Documents> documents = FirstDocuments(response);
+  if (documents == nullptr) return;
+  const std::string_view name = std::string_view(request.path).substr(sizeof(kFilesPath));
+  const auto file = std::find_if(documents->files.begin(), documents->files.end(),
+                                 [&](const ServedFile& each) { return each.name == name; });
+  if (file == documents->files.end()) return Refuse(response, 404, "this run has no such file");
+  uint64_t from = 0;
+  if (request.has_param("from") && !absl::SimpleAtoi(request.get_param_value("from"), &from))
+    return Refuse(response, 400, "from is the number of a byte");
+  AnswerWithFile(*file, from, response);
 }
 
 // Right after the start there is none for a moment.

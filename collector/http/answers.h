@@ -51,11 +51,15 @@ class Answers : public Service {
   void Text(const Request& request, Response& response, Connection& connection);
   void PageData(const Request& request, Response& response, Connection& connection);
   void Status(const Request& request, Response& response, Connection& connection);
+  void Files(const Request& request, Response& response, Connection& connection);
+  void File(const Request& request, Response& response, Connection& connection);
   void Events(const Request& request, Response& response, Connection& connection);
   void Metrics(const Request& request, Response& response, Connection& connection);
   void Healthy(const Request& request, Response& response, Connection& connection);
   void Ready(const Request& request, Response& response, Connection& connection);
-  // One of the documents' texts.
+  // Some; null: there are none yet, and that is the answer.
+  std::shared_ptr<const Documents> FirstDocuments(Response& response);
+  // One of their texts.
   void Document(const Request& request, Response& response, std::string Documents::*text,
                 const char* type = kJson);
   std::shared_ptr<const Moment> FirstMoment();

@@ -23,6 +23,7 @@ Documents DocumentsOf(const model::JobModel& job, const analysis::Report& report
   documents.summary = render::SummaryJson(report);
   documents.text = render::TextReport(report, "", render::Layout());
   documents.page_data = page::PageData(job, report, files);
+  documents.files = FilesToServe(files);
   return documents;
 }
 

@@ -13,6 +13,9 @@ namespace gpuprobe::http {
 namespace {
 
 constexpr std::chrono::seconds kPatience{10};
+constexpr int kOk = 200;
+constexpr int kUnauthorized = 401;
+constexpr int kForbidden = 403;
 
 }  // namespace
 
@@ -20,7 +23,8 @@ bool IsUrl(const std::string& text) {
   return absl::StartsWith(text, "http://") || absl::StartsWith(text, "https://");
 }
 
-absl::StatusOr<std::string> Fetch(const std::string& url, const std::string& path) {
+absl::Status FetchInPieces(const std::string& url, const std::string& path,
+                           absl::FunctionRef<bool(std::string_view)> take) {
   const std::string server(absl::StripSuffix(url, "/"));
   httplib::Client client(server);
   if (!client.is_valid()) return absl::InvalidArgumentError(absl::StrCat(url, " is not the URL of a server"));
@@ -28,16 +32,37 @@ absl::StatusOr<std::string> Fetch(const std::string& url, const std::string& pat
   client.set_read_timeout(kPatience);
   if (const char* token = std::getenv(kTokenVariable); token != nullptr && *token != '\0')
     client.set_bearer_token_auth(token);
-  const httplib::Result result = client.Get(path);
-  if (!result) return absl::UnavailableError(absl::StrCat(url, " does not answer"));
-  constexpr int kOk = 200;
-  constexpr int kUnauthorized = 401;
-  constexpr int kForbidden = 403;
-  if (result->status == kOk) return result->body;
-  if (result->status == kUnauthorized || result->status == kForbidden)
+  int status = 0;
+  bool refused = false;
+  const httplib::Result result = client.Get(
+      path,
+      [&](const httplib::Response& response) {
+        status = response.status;
+        return true;
+      },
+      [&](const char* data, size_t size) {
+        refused = status == kOk && !take(std::string_view(data, size));
+        return !refused;
+      });
+  if (refused) return absl::CancelledError("the answer was not taken");
+  if (!result)
+    return absl::UnavailableError(
+        absl::StrCat(url, status == 0 ? " does not answer" : " stopped in the middle of an answer"));
+  if (status == kOk) return absl::OkStatus();
+  if (status == kUnauthorized || status == kForbidden)
     return absl::PermissionDeniedError(absl::StrCat(url, " asks for a token: set ", kTokenVariable));
   return absl::NotFoundError(
-      absl::StrCat(url, " answers with HTTP status ", result->status, ": it serves no run of gpuprobe's"));
+      absl::StrCat(url, " answers with HTTP status ", status, ": it serves no run of gpuprobe's"));
+}
+
+absl::StatusOr<std::string> Fetch(const std::string& url, const std::string& path) {
+  std::string body;
+  absl::Status status = FetchInPieces(url, path, [&](std::string_view piece) {
+    body.append(piece);
+    return true;
+  });
+  if (!status.ok()) return status;
+  return body;
 }
 
 }  // namespace gpuprobe::http

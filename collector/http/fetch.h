@@ -2,7 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace gpuprobe::http {
@@ -14,5 +17,8 @@ bool IsUrl(const std::string& text);
 // the variable GPUPROBE_HTTP_TOKEN. Unavailable if nobody answers; PermissionDenied, NotFound or Internal
 // with what was answered. One clear line each.
 absl::StatusOr<std::string> Fetch(const std::string& url, const std::string& path);
+// The same piece by piece, to `take`, which may refuse. An answer that is cut short is Unavailable.
+absl::Status FetchInPieces(const std::string& url, const std::string& path,
+                           absl::FunctionRef<bool(std::string_view)> take);
 
 }  // namespace gpuprobe::http

@@ -9,9 +9,11 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "collector/analysis/job_numbers.h"
 #include "collector/analysis/live_status.h"
+#include "collector/http/served_files.h"
 
 namespace gpuprobe::http {
 
@@ -56,6 +58,7 @@ struct Documents {
   std::string summary;
   std::string text;  // as `gpuprobe report` prints it, plain
   std::string page_data;
+  std::vector<ServedFile> files;
 };
 
 }  // namespace gpuprobe::http

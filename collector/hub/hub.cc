@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -12,7 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "collector/http/connections.h"
@@ -22,22 +20,14 @@
 namespace gpuprobe::hub {
 namespace {
 
-constexpr size_t kMostName = 100;
 constexpr int kMostFolders = 100;  // of one name
 
-bool IsPlain(const std::string& name) {
-  return !name.empty() && name.size() <= kMostName && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
-         });
-}
-
-bool IsSent(const std::string& name) { return IsPlain(name) && (IsGrowing(name) || IsReplaced(name)); }
+bool IsSent(const std::string& name) { return store::IsPlainName(name) && (IsGrowing(name) || IsReplaced(name)); }
 
 std::string FolderNameOf(std::string host) {
-  if (host.size() > kMostName) host.resize(kMostName);
+  if (host.size() > store::kMostNameCharacters) host.resize(store::kMostNameCharacters);
   for (char& c : host) {
-    if (!IsPlain(absl::StrCat("a", std::string(1, c)))) c = '_';
+    if (!store::IsPlainName(absl::StrCat("a", std::string(1, c)))) c = '_';
   }
   return host.empty() || host.front() == '.' ? absl::StrCat("host-", host) : host;
 }

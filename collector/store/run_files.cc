@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -107,6 +108,13 @@ uint32_t RunFiles::FirstGeneration() const {
   uint32_t first = UINT32_MAX;
   for (const Segment& segment : segments) first = std::min(first, segment.generation);
   return segments.empty() ? 1 : first;
+}
+
+bool IsPlainName(std::string_view name) {
+  return !name.empty() && name.size() <= kMostNameCharacters && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+         });
 }
 
 std::string SegmentName(const std::string& log, uint32_t generation) {

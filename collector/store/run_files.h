@@ -43,6 +43,11 @@ struct RunFiles {
   uint32_t FirstGeneration() const;
 };
 
+// A name that may come from another host: letters, digits, hyphens, underscores and dots, which are not the
+// first.
+inline constexpr size_t kMostNameCharacters = 100;
+bool IsPlainName(std::string_view name);
+
 std::string SegmentName(const std::string& log, uint32_t generation);
 std::string TotalsName(uint32_t generation);
 

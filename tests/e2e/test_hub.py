@@ -112,6 +112,8 @@ class Hub(hosts.Hosts, harness.EndToEndTest):
         self.assertEqual(served.returncode, 0, str(served))
         self.assertIn(b"gpuprobe: 4 ranks on 4 GPUs of 2 hosts in ", served.stdout)
         self.assertEqual(len(json.loads(self.run_on("n2", [GPUPROBE, "report", f"http://n1{url}", "--json"], env={"GPUPROBE_HTTP_TOKEN": TOKEN}).stdout)["ranks"]), 4)
+        counted = self.run_on("n2", [GPUPROBE, "query", f"http://n1{url}", "SELECT DISTINCT rank FROM kernel ORDER BY rank"], env={"GPUPROBE_HTTP_TOKEN": TOKEN})
+        self.assertEqual((counted.stdout.split(), counted.stderr), ([b"rank", b"0", b"1", b"2", b"3"], b""))
         for place, token, line in ((f"http://n1{url}", "", f"http://n1{url} asks for a token: set GPUPROBE_HTTP_TOKEN"), ("http://n1:1", TOKEN, "http://n1:1 does not answer"),
                                    (f"http://n1:{PORT}", TOKEN, f"http://n1:{PORT} answers with HTTP status 404: it serves no run of gpuprobe's")):
             refused = top(place, token)

@@ -230,6 +230,16 @@ class Stacks(harness.EndToEndTest):
         self.assertEqual(finished.returncode, 0, str(finished))
         self.assertIn(b"no Python stack: its memory may not be read: the program forbids it (prctl PR_SET_DUMPABLE); try as root", finished.stdout)
 
+    def test_a_sandbox_that_refuses_to_read_memory(self):
+        """The file /proc/PID/mem leads to the same stacks."""
+        for version, command in PYTHONS.items():
+            with self.subTest(python=version):
+                program, _ = self.park(version)
+                show = [harness.GPUPROBE, "stacks", str(program.pid), "--json"]
+                within = self.run_well([command, "-B", os.path.join(PROGRAMS, "refuse_reads.py"), *show])
+                self.assertEqual(json.loads(within.stdout)[0]["threads"], self.stacks(program.pid)[0]["threads"])
+                program.kill()
+
     def test_what_cannot_be_read_is_said(self):
         sleeper = self.start(["sleep", "1000"])
         harness.wait_until(lambda: harness.read_proc(sleeper.pid, "comm") == b"sleep\n", "exec")

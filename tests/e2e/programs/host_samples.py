@@ -6,6 +6,7 @@ import threading
 import time
 
 from python_churn import climb
+from refuse_reads import refuse_reads
 
 cudart = ctypes.CDLL("libcudart.so.13")
 buffer = ctypes.c_void_p()
@@ -68,15 +69,7 @@ def contend(_):
 
 
 def refuse(_):
-    """A filter for all threads that refuses to read any process's memory."""
-    libc = ctypes.CDLL(None)
-    code = bytes.fromhex("20 00 00 00 00 00 00 00" "15 00 00 01 36 01 00 00" "06 00 00 00 01 00 05 00" "06 00 00 00 00 00 ff 7f")
-    room = ctypes.create_string_buffer(code, len(code))
-    program = ctypes.create_string_buffer(len(code).to_bytes(2, "little") .ljust(16, b"\0"), 16)
-    program[0:2] = (4).to_bytes(2, "little")
-    program[8:16] = ctypes.addressof(room).to_bytes(8, "little")
-    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.syscall(317, 1, 1, program) != 0:
-        os.abort()
+    refuse_reads()
     steps(5)
 
 
