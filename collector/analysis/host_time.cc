@@ -42,6 +42,9 @@ class Tally {
   }
   // REQUIRES: there is one.
   const T& Largest() const { return Find()->first; }
+  void Merge(const Tally& other) {
+    for (const auto& [value, ns] : other.ns_) Add(value, ns);
+  }
 
  private:
   typename std::map<T, double>::const_iterator Find() const {
@@ -68,6 +71,7 @@ struct LineKey {
   }
 };
 
+// One line, or several of one function.
 class Line {
  public:
   using Function = std::pair<std::string, std::string>;  // and its file
@@ -84,12 +88,30 @@ class Line {
     own_.Add(text(place.own.function != 0 ? place.own.function : place.at.function), ns);
     at_.Add(at, ns);
     lines_[at].Add(place.at.line, ns);
+    if (place.own.function == 0 || place.own == place.at) own_code_ns_ += ns;
+  }
+  void Merge(const Line& other) {
+    ns_ += other.ns_;
+    samples_ += other.samples_;
+    own_code_ns_ += other.own_code_ns_;
+    call_.Merge(other.call_);
+    file_.Merge(other.file_);
+    task_.Merge(other.task_);
+    own_.Merge(other.own_);
+    at_.Merge(other.at_);
+    for (const auto& [at, lines] : other.lines_) {
+      for (const auto& [line, ns] : lines.ns) lines_[at].Add(line, ns);
+    }
+    others_ += 1 + other.others_;
   }
   double ns() const { return ns_; }
+  // The program's function that it is a line of; nothing if most of the time is in what that calls.
+  std::string FunctionOfItsOwn() const { return 2 * own_code_ns_ > ns_ ? own_.Largest() : ""; }
 
   HostPlaceReport Report(const LineKey& key, double steps) const {
     HostPlaceReport out{
         .no_cpu = key.no_cpu, .lock_held = key.lock_held, .ns_per_step = ns_ / steps, .samples = samples_};
+    out.other_lines = others_;
     if (key.no_cpu) return out;
     if (const auto call = call_.Most()) std::tie(out.memory_call, out.call) = *call;
     if (const auto file = file_.Most()) std::tie(out.system_call, out.file) = *file;
@@ -121,7 +143,9 @@ class Line {
   }
 
   double ns_ = 0;
+  double own_code_ns_ = 0;  // not in what it calls
   uint64_t samples_ = 0;
+  uint32_t others_ = 0;  // lines, besides the one with most time
   Tally<std::pair<bool, std::string>> call_;
   Tally<std::pair<std::string, std::string>> file_;
   Tally<model::HostTask> task_;
@@ -146,7 +170,7 @@ class Lines {
   std::vector<HostPlaceReport> Report(double steps) const {
     double all_ns = 0;
     std::vector<HostPlaceReport> out;
-    for (const auto& [key, line] : lines_) {
+    for (const auto& [key, line] : Folded()) {
       all_ns += line.ns();
       out.push_back(line.Report(key, steps));
       out.back().of_samples = samples_;
@@ -161,6 +185,39 @@ class Lines {
   }
 
  private:
+  // Where no line has half of the time, the lines of a function in the program's own code are one place if they
+  // have: a loop over parameters, say, that launches from several of its lines.
+  std::map<LineKey, Line> Folded() const {
+    double ran_ns = 0;
+    double most_ns = 0;
+    struct Function {
+      double ns = 0;
+      const LineKey* most = nullptr;
+      std::vector<const LineKey*> lines = {};
+    };
+    std::map<std::pair<std::string, std::string>, Function> functions;  // by file and name
+    for (const auto& [key, line] : lines_) {
+      if (key.no_cpu) continue;
+      ran_ns += line.ns();
+      most_ns = std::max(most_ns, line.ns());
+      const std::string name = key.lock_held || key.line == 0 ? "" : line.FunctionOfItsOwn();
+      if (name.empty()) continue;
+      Function& function = functions[{key.file, name}];
+      function.ns += line.ns();
+      function.lines.push_back(&key);
+      if (function.most == nullptr || line.ns() > lines_.at(*function.most).ns()) function.most = &key;
+    }
+    std::map<LineKey, Line> folded = lines_;
+    for (const auto& [name, function] : functions) {
+      if (2 * most_ns >= ran_ns || 2 * function.ns < ran_ns) continue;
+      for (const LineKey* line : function.lines) {
+        if (line == function.most) continue;
+        folded.at(*function.most).Merge(lines_.at(*line));
+        folded.erase(*line);
+      }
+    }
+    return folded;
+  }
   static LineKey KeyOf(const model::ProcessModel& process, const HostPlace& place) {
     LineKey key{.no_cpu = place.kind == HostPlace::Kind::kNoCpu,
                 .lock_held = place.kind == HostPlace::Kind::kLockHeld,

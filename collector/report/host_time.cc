@@ -14,7 +14,10 @@ std::string HostPlaceText(const HostPlaceReport& place) {
   if (in.empty() && place.memory_call) in = "a call that allocates or releases memory";
   if (in.empty() && !place.system_call.empty() && (place.python.empty() || !place.file.empty()))
     in = place.file.empty() ? place.system_call : absl::StrCat(place.system_call, " of ", place.file);
-  const std::string python = PythonPlace(place.python);
+  std::string python = PythonPlace(place.python);
+  if (!python.empty() && place.other_lines > 0)
+    absl::StrAppend(&python, " and ", place.other_lines, " other ", place.other_lines == 1 ? "line" : "lines",
+                    " of it");
   if (in.empty()) return python.empty() ? "code whose stack is not known" : python;
   return python.empty() ? in : absl::StrCat(in, ", called from ", python);
 }

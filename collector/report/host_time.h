@@ -21,6 +21,7 @@ struct HostPlaceReport {
   std::string system_call = {};  // "write"
   std::string file = {};
   std::vector<PythonFrame> python = {};  // the innermost function, and the program's own that called it
+  uint32_t other_lines = 0;              // of the last of these functions, which are counted here, too
   double ns_per_step = 0;
   double share = 0;  // of what is known
   uint64_t samples = 0;
@@ -42,6 +43,9 @@ struct HostPlaceReport {
         "python", &P::python,
         "the innermost function, and the innermost one of the program's own if that is another; empty: not "
         "known");
+    fields("other_lines", &P::other_lines,
+           "of the last of these functions, whose time is in this place, too: no line has half of it, and the "
+           "function has");
     fields("ns_per_step", &P::ns_per_step,
            "the part of the idle time, over all steps, or over those that are spoken of");
     fields("share", &P::share, "of the part that is known");

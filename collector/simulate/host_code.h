@@ -7,7 +7,7 @@
 
 namespace gpuprobe::simulate {
 
-enum class HostCode : uint8_t { kNotSampled, kEmptiesCache, kSavesCheckpoint };
+enum class HostCode : uint8_t { kNotSampled, kEmptiesCache, kSavesCheckpoint, kComputesMetric };
 
 struct HostFunction {
   std::string_view function;
@@ -16,7 +16,8 @@ struct HostFunction {
 };
 
 struct SampledCode {
-  std::span<const HostFunction> stack;  // outermost first
+  std::span<const HostFunction> stack;  // outermost first; the last is at its line and at those after it by turns
+  uint32_t lines = 1;                   // that it is at
   std::string_view call = {};           // of CUDA
   bool writes = false;                  // it is in write
   std::string_view file = {};           // to that

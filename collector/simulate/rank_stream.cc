@@ -230,16 +230,17 @@ void RankStream::Plan(uint64_t plan, uint64_t correlation, uint64_t graph_node, 
       {.plan = plan, .correlation = correlation, .graph_node = graph_node, .graph = graph});
 }
 
-uint32_t RankStream::Frame(HostCode code) {
-  uint32_t& innermost = frames_[code];
+uint32_t RankStream::Frame(HostCode code, uint32_t line) {
+  uint32_t& innermost = frames_[{code, line}];
   if (innermost != 0) return innermost;
-  for (const HostFunction& function : CodeOf(code).stack) {
+  const SampledCode what = CodeOf(code);
+  for (const HostFunction& function : what.stack) {
     v1::HostFrame& frame = new_frames_.emplace_back();
     frame.set_id(++last_frame_);
     frame.set_caller(innermost);
     frame.set_function(String(std::string(function.function)));
     frame.set_file(String(std::string(function.file)));
-    frame.set_line(function.line);
+    frame.set_line(function.line + (&function == &what.stack.back() ? line : 0));
     innermost = frame.id();
   }
   return innermost;
@@ -259,7 +260,7 @@ void RankStream::HostSamples(HostCode code, uint32_t thread, int64_t start_ns, i
     sample.call_since_ns = what.call.empty() ? 0 : True(start_ns);
     sample.system_call = what.writes ? SYS_write : -1;
     sample.file = what.file.empty() ? 0 : String(std::string(what.file));
-    sample.frame = Frame(code);
+    sample.frame = Frame(code, static_cast<uint32_t>(since_ns / kPeriodNs) % what.lines);
     sample.stack = v1::STACK_STATE_WHOLE;
   }
 }

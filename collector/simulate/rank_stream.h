@@ -143,7 +143,7 @@ class RankStream {
   void Complete(model::RangeRecord& range);
   void Complete(model::CollectiveRecord& call);
   // The innermost frame of that code.
-  uint32_t Frame(HostCode code);
+  uint32_t Frame(HostCode code, uint32_t line);
   template <typename Record>
   void Put(std::vector<Record>& rows, int64_t now_ns, bool all, v1::Batch& batch);
 
@@ -153,7 +153,7 @@ class RankStream {
   std::vector<std::pair<uint32_t, std::string>> new_strings_;
   std::vector<v1::KernelSite> new_sites_;
   std::vector<v1::HostFrame> new_frames_;
-  std::map<HostCode, uint32_t> frames_;
+  std::map<std::pair<HostCode, uint32_t>, uint32_t> frames_;
   uint32_t last_frame_ = 0;
   absl::flat_hash_map<uint32_t, uint32_t> sites_;  // by kernel, stream and grid
   bool described_ = false;

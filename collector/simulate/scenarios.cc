@@ -83,6 +83,9 @@ constexpr Scenario kScenarios[] = {
     {.name = "host-pause",
      .summary = "every rank empties PyTorch's cache after each step",
      .job = {.host = {.pause = {.ns = 30 * kMs, .code = HostCode::kEmptiesCache}}}},
+    {.name = "python-metric",
+     .summary = "every rank computes a metric in Python after each step, in several lines of a function",
+     .job = {.host = {.pause = {.ns = 80 * kMs, .code = HostCode::kComputesMetric}}}},
     {.name = "checkpoint",
      .summary = "rank 0 writes a checkpoint after every 10 steps while the others wait",
      .job =

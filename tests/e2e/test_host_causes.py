@@ -18,11 +18,11 @@ def line_of(kind):
 
 class HostCauses(PyTorchTest):
 
-    def first_of(self, kind, ranks, *arguments):
+    def first_of(self, kind, ranks, *arguments, **env):
         """What the first finding says, and all of them."""
         out = self.path(f"out-{kind}-{len(arguments)}")
         command = self.torchrun(ranks, PROGRAM, kind, *arguments) if ranks > 1 else [self.python, PROGRAM, kind, *arguments]
-        self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=ranks)
+        self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=ranks, env=env)
         self.assert_nothing_runs()
         report = self.report(out)
         return report, "\n".join(f"[{f['id']}] {f['statement']} {f['evidence']} > {f['advice']}" for f in report["findings"])
@@ -73,10 +73,10 @@ class HostCauses(PyTorchTest):
                             or finding["id"] == "cpu-starved" for finding in report["findings"]), told)
 
     def test_an_optimizer_that_launches_kernel_by_kernel(self):
-        """On this node kernels take the program's processors, so that other causes may come first; its line is in the account of the idle time."""
-        report, told = self.first_of("optimizer", 1)
+        """On this node kernels take the program's processors, so that other causes may come first; its function is in the account of the idle time."""
+        report, told = self.first_of("optimizer", 1, GPUSIM_KERNELS=".*=2us")
         frames = [frame for cause in report["host_time"] for place in cause["places"] for frame in place["python"]]
-        self.assertIn(("update_by_hand", line_of("optimizer")), [(frame["function"], frame["line"]) for frame in frames], told)
+        self.assertIn("update_by_hand", [frame["function"] for frame in frames], told)
 
     def test_a_graph_that_is_compiled_in_each_step(self):
         self.check("compile", "host-pause", "it compiles")

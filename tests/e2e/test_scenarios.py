@@ -206,7 +206,7 @@ def check_step_parts(test, run):
 
 
 # What the host does after a synchronising call is known where it is sampled; the truth knows the call only.
-WITH_SAMPLES = ("host-pause", "checkpoint")
+WITH_SAMPLES = ("host-pause", "python-metric", "checkpoint")
 
 
 def check_idle_causes(test, run):

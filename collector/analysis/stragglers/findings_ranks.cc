@@ -126,13 +126,14 @@ std::string MoreText(const Straggler& s) {
   }
 }
 
-const char* HostDoesText(Straggler::HostDoes does) {
-  switch (does) {
+const char* HostDoesText(const Straggler& s) {
+  switch (s.host_does) {
     case Straggler::HostDoes::kSynchronises:
       return "its host launches late after synchronising calls";
     case Straggler::HostDoes::kAllocates:
       return "its host allocates and releases GPU memory";
     case Straggler::HostDoes::kPauses:
+      if (!HostText(s).empty()) return "its host launches late";
       return "its host launches late: it pauses, and nothing recorded says why";
     case Straggler::HostDoes::kCopiesOut:
       return "its host copies data back and then launches nothing, as when it writes a checkpoint or metrics";
@@ -159,7 +160,7 @@ std::string CauseText(const Straggler& s, const char* per_step = " per step") {
       return absl::StrFormat(
           "Its GPU is idle %s longer%s because %s; its kernels run as fast as on the other %s.",
           Duration(s.cause_ns_per_step), per_step,
-          place == nullptr ? HostDoesText(s.host_does) : absl::StrCat("of its host: ", HostDoesWhat(*place)),
+          place == nullptr ? HostDoesText(s) : absl::StrCat("of its host: ", HostDoesWhat(*place)),
           s.Peers());
     }
     case Cause::kLateInput: {

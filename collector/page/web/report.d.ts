@@ -82,8 +82,8 @@ export interface PythonFrame {
 }
 export interface HostPlace {
   no_cpu: boolean; lock_held: boolean; task: 'unknown' | 'loads' | 'saves' | 'compiles' | 'logs' | 'empties_cache' | 'optimizes'; call: string | null;
-  memory_call: boolean; system_call: string | null; file: string | null; python: PythonFrame[]; ns_per_step: number; share: number; samples: number;
-  of_samples: number;
+  memory_call: boolean; system_call: string | null; file: string | null; python: PythonFrame[]; other_lines: number; ns_per_step: number;
+  share: number; samples: number; of_samples: number;
 }
 export interface HostTime {
   cause: 'host_bound' | 'input' | 'sync' | 'memory' | 'pause' | 'blocked' | 'between'; ns_per_step: number; not_sampled_ns_per_step: number;

@@ -59,6 +59,21 @@ TEST(HostTimeOfRuns, WhatEveryRankDoesBetweenStepsIsNamedAndIsNoInput) {
   for (const RankReport& rank : report.ranks) ExpectSums(rank.host_time, *rank.steps);
 }
 
+TEST(HostTimeOfRuns, LinesOfAFunctionAreOnePlaceWhereNoneOfThemHasHalfOfTheTime) {
+  const auto job = testing::ModelOf(simulate::FindScenario("python-metric")->job, 1);
+  const Report report = BuildReport(*job, {});
+  EXPECT_EQ(report.findings.front().id, "host-pause");
+  EXPECT_THAT(
+      report.findings.front().statement,
+      ::testing::ContainsRegex("it is in confusion \\(metrics.py:([789]|10)\\) and 3 other lines of it \\(100 %"));
+  const HostTimeReport* pause = HostTimeOf(report.host_time, model::IdleCause::kPause);
+  ASSERT_NE(pause, nullptr);
+  ASSERT_EQ(pause->places.size(), 1u);
+  EXPECT_EQ(pause->most().other_lines, 3u);
+  EXPECT_EQ(pause->most().samples, pause->samples);
+  ExpectSums(report.host_time, *report.steps);
+}
+
 TEST(HostTimeOfRuns, ACheckpointOfOneRankIsNamedWithItsFileAndItsLine) {
   const auto job = testing::ModelOf(simulate::FindScenario("checkpoint")->job, 1);
   const Report report = BuildReport(*job, {});

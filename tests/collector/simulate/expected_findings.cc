@@ -38,6 +38,7 @@ std::span<const Expected> AllExpected() {
       {.scenario = "launch-bound", .first = "launch-bound", .further = {}},
       {.scenario = "sync-in-loop", .first = "sync-in-loop", .further = {"launch-bound"}},
       {.scenario = "host-pause", .first = "host-pause", .further = {"imbalance"}},
+      {.scenario = "python-metric", .first = "host-pause", .further = {"imbalance"}},
       {.scenario = "checkpoint", .first = "straggler-intermittent", .further = {"long-steps"}},
       {.scenario = "pageable-copies", .first = "pageable-copies", .further = {"sync-in-loop"}},
       {.scenario = "tiny-buckets",

@@ -18,8 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 KIND = sys.argv[1]
 ANNOTATE = "--annotate" in sys.argv
-STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else {"checkpoint": 70, "evaluation": 70, "starved": 100}.get(KIND, 40)
-WIDTH, BATCH = 256, 64
+STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else {"checkpoint": 70, "evaluation": 70, "starved": 100, "optimizer": 100}.get(KIND, 40)
+WIDTH, BATCH = 32 if KIND == "optimizer" else 256, 64
 
 
 @contextlib.contextmanager
@@ -70,9 +70,15 @@ class Tired(nn.Module):
         return torch.relu(self.layer(x)) * 2 + 1
 
 
-def update_by_hand(parameters):
+def update_by_hand(parameters, moments):
+    """Adam, as it is in the paper."""
     for parameter in parameters:
-        parameter.data.add_(parameter.grad, alpha=-1e-3)  # optimizer
+        gradient, (first, second) = parameter.grad, moments[parameter]
+        first.mul_(0.9).add_(gradient, alpha=0.1)
+        second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        step = first / 0.19
+        step /= (second / 0.002).sqrt_().add_(1e-8)
+        parameter.data.add_(step, alpha=-1e-3)
 
 
 def evaluate(model):
@@ -126,7 +132,7 @@ def main():
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     if ranks > 1:
         dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
-    layers = 40 if KIND == "optimizer" else 6
+    layers = 12 if KIND == "optimizer" else 6
     model = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(layers))).cuda()
     trained = DistributedDataParallel(model) if ranks > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -151,6 +157,7 @@ def main():
     compiled = torch.compile(Tired().cuda(), dynamic=False, backend="eager") if KIND == "compile" else None
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # pylint: disable=protected-access
 
+    moments = {parameter: (torch.zeros_like(parameter), torch.zeros_like(parameter)) for parameter in model.parameters()}
     large = torch.zeros(4096, 4096, device="cuda")
     hog = Hog() if KIND == "starved" and rank == 0 else None
 
@@ -168,8 +175,7 @@ def main():
                 loss.backward()
             with named("optimizer"):
                 if KIND == "optimizer":
-                    for _ in range(5):
-                        update_by_hand(model.parameters())
+                    update_by_hand(model.parameters(), moments)
                 else:
                     optimizer.step()
                 optimizer.zero_grad()
