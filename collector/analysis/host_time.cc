@@ -403,7 +403,7 @@ const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places, s
     if (place.samples > 0 && place.of_samples < kFewest) return nullptr;
     // One sample may stand for long; what calls and the kernel measure needs none.
     const bool only_sampled = !place.no_cpu && !place.memory_call && place.call.empty();
-    if (only_sampled && place.samples == 1) return nullptr;
+    if (only_sampled && place.samples <= 1) return nullptr;
     const double explained_ns = place.ns_per_step / (place.no_cpu ? 1 : std::max(1 - no_cpu, 1e-9));
     const double needed = place.of_samples >= kMany ? kLeast : kMost;
     return !ns.has_value() || explained_ns >= needed * *ns ? &place : nullptr;

@@ -1,6 +1,7 @@
 #include "collector/model/steps/host_account.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/numeric/int128.h"
 
@@ -70,12 +71,20 @@ void HostAccount::Add(IdleCause cause, uint64_t from_ns, uint64_t to_ns, uint64_
                  [&](uint64_t begin_ns, uint64_t end_ns, const HostSample* sample) {
                    last_ = nullptr;
                    AddStretch(cause, begin_ns, end_ns, sample);
-                   if (sample == nullptr || last_ == nullptr || sample->time_ns <= counted_ns_) return;
-                   counted_ns_ = sample->time_ns;
-                   ++last_->time.samples;
-                   last_->earlier += sample->time_ns <= host_.counted_ns[static_cast<size_t>(cause)] ? 1 : 0;
-                   last_->last_sample_ns = sample->time_ns;
+                   if (sample == nullptr || last_ == nullptr || sample->time_ns < newest_.time_ns) return;
+                   if (sample->time_ns > newest_.time_ns) CountNewest();
+                   if (newest_.share == nullptr || end_ns - begin_ns > newest_.ns)
+                     newest_ = {.time_ns = sample->time_ns, .cause = cause, .share = last_, .ns = end_ns - begin_ns};
                  });
+}
+
+void HostAccount::CountNewest() {
+  const auto [time_ns, cause, share, ns] = std::exchange(newest_, {});
+  if (share == nullptr) return;
+  ++share->time.samples;
+  share->earlier += time_ns <= host_.counted_ns[static_cast<size_t>(cause)] ? 1 : 0;
+  share->last_sample_ns = std::max(share->last_sample_ns, time_ns);
+  newest_.time_ns = time_ns + 1;
 }
 
 const HostInterval* HostAccount::CallAt(std::span<const HostInterval> calls, uint64_t at_ns,
@@ -151,6 +160,7 @@ void HostAccount::Put(IdleCause cause, const HostPlace& place, uint64_t ns) {
 }
 
 std::vector<HostShare> HostAccount::Take() {
+  CountNewest();
   std::vector<HostShare> shares;
   shares.reserve(shares_.size());
   for (auto& [key, share] : shares_) {

@@ -57,7 +57,15 @@ class HostAccount {
   const HostActivity& host_;
   std::map<HostPlaces::Key, HostShare> shares_;
   HostShare* last_ = nullptr;  // that got time
-  uint64_t counted_ns_ = 0;    // the time of the last sample that was counted
+  // The newest sample that stands for any of it. It counts once, where it stands for the longest stretch.
+  struct Newest {
+    uint64_t time_ns = 0;  // without a share: none that is older counts any more
+    IdleCause cause = IdleCause::kHostBound;
+    HostShare* share = nullptr;
+    uint64_t ns = 0;
+  };
+  void CountNewest();
+  Newest newest_;
 };
 
 }  // namespace gpuprobe::model

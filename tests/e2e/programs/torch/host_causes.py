@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 KIND = sys.argv[1]
 ANNOTATE = "--annotate" in sys.argv
-STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else {"checkpoint": 70, "evaluation": 70, "starved": 100, "optimizer": 100}.get(KIND, 40)
+STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else {"checkpoint": 70, "evaluation": 70, "starved": 100, "optimizer": 300}.get(KIND, 40)
 WIDTH, BATCH = 32 if KIND == "optimizer" else 256, 64
 
 
@@ -70,10 +70,11 @@ class Tired(nn.Module):
         return torch.relu(self.layer(x)) * 2 + 1
 
 
-def update_by_hand(parameters, moments):
-    """Adam, as it is in the paper."""
+def update_by_hand(parameters, moments, norms):
+    """Adam, as it is in the paper, with gradients cut at a percentile of what was before."""
     for parameter in parameters:
-        gradient, (first, second) = parameter.grad, moments[parameter]
+        limit = sorted(norms)[len(norms) * 9 // 10]  # optimizer
+        gradient, (first, second) = parameter.grad.clamp(-limit, limit), moments[parameter]
         first.mul_(0.9).add_(gradient, alpha=0.1)
         second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
         step = first / 0.19
@@ -158,6 +159,7 @@ def main():
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # pylint: disable=protected-access
 
     moments = {parameter: (torch.zeros_like(parameter), torch.zeros_like(parameter)) for parameter in model.parameters()}
+    norms = [float(hash((i, "norm")) % 1000) for i in range(4000)]
     large = torch.zeros(4096, 4096, device="cuda")
     hog = Hog() if KIND == "starved" and rank == 0 else None
 
@@ -175,7 +177,7 @@ def main():
                 loss.backward()
             with named("optimizer"):
                 if KIND == "optimizer":
-                    update_by_hand(model.parameters(), moments)
+                    update_by_hand(model.parameters(), moments, norms)
                 else:
                     optimizer.step()
                 optimizer.zero_grad()
