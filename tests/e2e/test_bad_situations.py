@@ -346,7 +346,7 @@ class Signals(BadSituations):
         program = self.start([*launcher, GPUPROBE, "run", "--out", self.path("out"), "--", BAD_SITUATIONS, *operations])
         harness.wait_until(lambda: os.path.exists(self.path("ready")), "the program")
         collector, _witness, command = map(int, harness.read_proc(program.pid, f"task/{program.pid}/children").split())
-        self.assertEqual(self.priorities([command]), {(os.SCHED_FIFO, 30, 0, (0,))})
+        self.assertEqual(self.priorities([command]), {(os.SCHED_FIFO, 30, os.nice(0), (0,))})
         self.assertEqual(self.priorities(int(tid) for tid in os.listdir(f"/proc/{collector}/task")),
                          {(os.SCHED_OTHER, 0, 0, tuple(sorted(os.sched_getaffinity(0))))})
         open(self.path("go"), "w", encoding="utf-8").close()

@@ -9,7 +9,7 @@ void HangVerdicts::Apply(const v1::HangVerdict& verdict) {
   const auto same = std::find_if(all_.begin(), all_.end(),
                                  [&](const v1::HangVerdict& v) { return v.key() == verdict.key(); });
   if (same != all_.end()) {
-    *same = verdict;
+    if (verdict.not_heard() <= same->not_heard()) *same = verdict;
     return;
   }
   all_.push_back(verdict);

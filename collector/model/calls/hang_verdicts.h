@@ -21,7 +21,8 @@ class HangVerdicts {
   static constexpr size_t kMost = 64;
   static constexpr size_t kMaxBytes = size_t{64} << 10;  // of one; a log may hold anything
 
-  // Replaces the earlier verdict under the same key.
+  // Replaces the earlier verdict under the same key, unless that was said by who heard more of the ranks:
+  // each of a job's hosts says what it knows, and one of them knows all.
   void Apply(const v1::HangVerdict& verdict);
   // In the order in which they were first reported.
   const std::deque<v1::HangVerdict>& all() const { return all_; }
