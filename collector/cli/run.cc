@@ -119,6 +119,12 @@ void AwaitOtherHosts(ingest::Server& server, const recording::Recorder& recorder
   }
 }
 
+// What was said of all hosts is in a log of this one, for who reports on the run later.
+void NoteVerdicts(AllHosts& all, recording::Recorder& recorder) {
+  if (!all.has_several()) return;
+  for (const v1::HangVerdict& verdict : all.TakeVerdicts()) recorder.NoteVerdict(verdict);
+}
+
 // `all`: null if the job is on one host.
 void Serve(ingest::Server& server, recording::Recorder& recorder, recording::HealthCheck& check,
            recording::LiveDisplay& display, recording::LivePage& page, AllHosts* all,
@@ -136,9 +142,7 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
     if (all != nullptr) all->Tick(recorder);
     const bool several = all != nullptr && all->has_several();
     display.Tick(several ? all->status() : recorder.status(), recording::MonotonicNs());
-    if (several) {
-      for (const v1::HangVerdict& verdict : all->TakeVerdicts()) recorder.NoteVerdict(verdict);
-    }
+    if (all != nullptr) NoteVerdicts(*all, recorder);
     Say(recorder.Check(check, false));
   }
   commands.EndJoining(server);
@@ -155,6 +159,7 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
   if (all == nullptr) return;
   all->Tick(recorder);  // of a job that was over at once
   AwaitOtherHosts(server, recorder, *all, commands);
+  NoteVerdicts(*all, recorder);
 }
 
 // "; the command exited with code 1"; empty: it ended well, or that is not known. `status`: as waitpid gives

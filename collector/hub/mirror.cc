@@ -121,10 +121,17 @@ Mirror::State Mirror::End(milliseconds patience) {
     const std::lock_guard lock(mutex_);
     ended_at_ = Clock::now();
     end_ = ended_at_ + patience;
+    // A post that the network holds up is not waited for.
+    if (patience.count() == 0 && hub_ != nullptr) hub_->stop();
   }
   changed_.notify_all();
   thread_.join();
   return state();
+}
+
+void Mirror::SetHub(std::shared_ptr<httplib::Client> hub) {
+  const std::lock_guard lock(mutex_);
+  hub_ = std::move(hub);
 }
 
 void Mirror::Note(Phase phase, const std::string& why, bool all_sent) {
@@ -234,13 +241,12 @@ bool Mirror::Send(bool ended) {
   if (hub_ == nullptr) {
     const absl::StatusOr<std::string> found = FindHub(meeting_, secret_);
     if (!found.ok()) {
-      // Who refused us and has ended is still the reason.
       if (why_not_.ok() || !absl::IsUnavailable(found.status())) why_not_ = found.status();
       Note(Phase::kSearching, std::string(why_not_.message()), false);
       return false;
     }
-    why_not_ = absl::OkStatus();
-    hub_ = ClientOf(*found);
+    if (absl::IsUnavailable(why_not_)) why_not_ = absl::OkStatus();
+    SetHub(ClientOf(*found));
     knows_sizes_ = false;
     sent_.clear();
   }
@@ -251,8 +257,9 @@ bool Mirror::Send(bool ended) {
     const v1::HubPost post = NextPost(ended, more);
     const absl::StatusOr<v1::HubAnswer> answer = Post(post);
     if (!answer.ok()) {
-      hub_.reset();
-      Note(Phase::kSearching, std::string(answer.status().message()), false);
+      SetHub(nullptr);
+      if (why_not_.ok()) why_not_ = answer.status();
+      Note(Phase::kSearching, std::string(why_not_.message()), false);
       return false;
     }
     hub_host_ = answer->host();
@@ -264,7 +271,8 @@ bool Mirror::Send(bool ended) {
     for (const v1::FileSize& file : answer->have()) have_[file.name()] = file.bytes();
     knows_sizes_ = true;
     if (!answer->refused().empty()) {
-      Note(Phase::kSending, absl::StrCat("the hub says: ", answer->refused()), false);
+      why_not_ = absl::FailedPreconditionError(absl::StrCat("the hub says: ", answer->refused()));
+      Note(Phase::kSending, std::string(why_not_.message()), false);
       return false;
     }
     const std::lock_guard lock(mutex_);
@@ -273,6 +281,7 @@ bool Mirror::Send(bool ended) {
       return false;
     }
   }
+  why_not_ = absl::OkStatus();
   Note(Phase::kSending, "", ended);
   return true;
 }

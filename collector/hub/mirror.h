@@ -75,6 +75,7 @@ class Mirror {
   bool Send(bool ended);
   absl::StatusOr<v1::HubAnswer> Post(const v1::HubPost& post);
   v1::HubPost NextPost(bool ended, bool& more);
+  void SetHub(std::shared_ptr<httplib::Client> hub);
   void Note(Phase phase, const std::string& why, bool all_sent);
 
   const Meeting meeting_;
@@ -83,18 +84,20 @@ class Mirror {
   const uint64_t instance_;
   std::string directory_;
   // Of the thread.
-  std::unique_ptr<httplib::Client> hub_;  // null: none has been found
   uint64_t sequence_ = 0;
   bool knows_sizes_ = false;
   std::map<std::string, uint64_t> have_;  // sizes that the hub has
   std::map<std::string, int64_t> sent_;   // files that are sent whole, by when they were written
   std::string hub_host_;
-  absl::Status why_not_;  // OK: it was found
+  absl::Status why_not_;  // what was sent last did not arrive; who refuses us and ends is still the reason
 
   std::thread thread_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Clock::time_point> end_;  // under the mutex, as the state
+  // Under the mutex, as all that follows. The thread alone sets it, and End cuts its connection. Null: none has
+  // been found.
+  std::shared_ptr<httplib::Client> hub_;
+  std::optional<Clock::time_point> end_;
   Clock::time_point ended_at_;
   State state_;
 };

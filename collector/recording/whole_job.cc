@@ -24,7 +24,7 @@ WholeJob::WholeJob(std::string directory, ChosenMarker marker, const HangOptions
           [this](const v1::HangVerdict& verdict) {
             job_->ApplyVerdict(verdict);
             verdicts_.push_back(verdict);
-            ++said_;
+            all_verdicts_.push_back(verdict);
           },
           layout) {}
 
@@ -86,7 +86,11 @@ absl::StatusOr<analysis::Report> WholeJob::Finish(const analysis::ReportInput& i
     auto again = std::make_unique<model::JobModel>();
     again->SetStepMarker(job_->step_marker());
     // Where detail was dropped, the first guess at the steps stays.
-    if (store::Replay(directory_, *again).ok()) job_ = std::move(again);
+    if (store::Replay(directory_, *again).ok()) {
+      job_ = std::move(again);
+      // The last ones are in no log.
+      for (const v1::HangVerdict& verdict : all_verdicts_) job_->ApplyVerdict(verdict);
+    }
   }
   const absl::StatusOr<store::RunFiles> files = store::ListRun(directory_, store::Dropped::kAllow);
   if (!files.ok()) return files.status();

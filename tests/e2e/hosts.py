@@ -42,7 +42,7 @@ class Hosts:
 
     def start_on(self, name, command, **options):
         self.assertIn(name, self.holders)
-        return self.start(["nsenter", f"--target={self.holders[name].pid}", "--net", "--uts", "--mount", f"--wd={options.get('cwd', self.cwd)}", *command], **options)
+        return self.start(["nsenter", f"--target={self.holders[name].pid}", "--net", "--uts", "--mount", f"--wdns={options.get('cwd', self.cwd)}", *command], **options)
 
     def run_on(self, name, command, **options):
         return self.start_on(name, command, **options).wait(harness.LIMIT_S)

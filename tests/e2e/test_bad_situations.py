@@ -348,7 +348,7 @@ class Signals(BadSituations):
         collector, _witness, command = map(int, harness.read_proc(program.pid, f"task/{program.pid}/children").split())
         self.assertEqual(self.priorities([command]), {(os.SCHED_FIFO, 30, os.nice(0), (0,))})
         self.assertEqual(self.priorities(int(tid) for tid in os.listdir(f"/proc/{collector}/task")),
-                         {(os.SCHED_OTHER, 0, 0, tuple(sorted(os.sched_getaffinity(0))))})
+                         {(os.SCHED_OTHER, 0, os.nice(0), tuple(sorted(os.sched_getaffinity(0))))})
         open(self.path("go"), "w", encoding="utf-8").close()
         finished = program.wait()
         self.assertEqual((finished.returncode, finished.stdout), (0, b"done\n"), str(finished))

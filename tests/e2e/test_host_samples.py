@@ -14,7 +14,7 @@ CHURN = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "python_churn.p
 PYTHON = "/usr/bin/python3"
 READ, NANOSLEEP = 0, (35, 230)
 # Who calls whom when the program churns.
-CALLERS = {"climb": {"descend", "stumble", "work"}, "descend": {"climb"}, "stumble": {"descend"}, "work": {"Thread.run", "run"}, "launch": {"work"}, "churn": {"<module>"},
+CALLERS = {"climb": {"descend", "stumble", "work"}, "descend": {"climb"}, "stumble": {"descend"}, "work": {"Thread.run", "run"}, "launch": {"work"}, "churn": {"<module>"}, "churn.<locals>.<listcomp>": {"churn"},
            "<module>": {None}}
 
 

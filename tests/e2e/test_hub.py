@@ -8,39 +8,12 @@ import time
 import unittest
 
 import harness
-import hosts
-from harness import BUILD, GPUPROBE
-
-DDP_TRAIN = os.path.join(BUILD, "samples", "ddp_train")
-TOKEN = "a-token-that-both-hosts-have"
-PORT = 9461
+import hub_job
+from harness import GPUPROBE
+from hub_job import PORT, TOKEN
 
 
-class Hub(hosts.Hosts, harness.EndToEndTest):
-
-    def start_host(self, name, options=(), arguments=("--steps", "400"), cwd=None, **extra):
-        """`gpuprobe run` there, over a launcher that starts the host's two ranks."""
-        first = 2 * (int(name[1:]) - 1)
-        script = " ".join(f"RANK={rank} LOCAL_RANK={rank} {DDP_TRAIN} {' '.join(arguments)} & p{rank}=$!;" for rank in (first, first + 1))
-        script += f" wait $p{first} || exit; wait $p{first + 1}"
-        env = {"WORLD_SIZE": str(2 * self.COUNT), "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "29500", "DDP_ID_FILE": self.path("id"),
-               "GPUPROBE_HUB_TOKEN": TOKEN, "HOME": self.home(name), **extra}
-        return self.start_on(name, [GPUPROBE, "run", *options, "--", "bash", "-c", script], env=env, devices=2 * self.COUNT, cwd=cwd or self.home(name))
-
-    def home(self, name):
-        os.makedirs(self.path("homes", name), 0o700, exist_ok=True)
-        return self.path("homes", name)
-
-    def run_of(self, name):
-        run, = glob.glob(os.path.join(self.home(name), "gpuprobe-runs", "*"))
-        return run
-
-    def record(self, **options):
-        programs = {name: self.start_host(name, **options) for name in self.holders}
-        finished = {name: program.wait(harness.LIMIT_S) for name, program in programs.items()}
-        for name, program in finished.items():
-            self.assertEqual(program.returncode, 0, f"{name}: {program}")
-        return {name: program.stderr.decode() for name, program in finished.items()}
+class Hub(hub_job.HubJob):
 
     def test_one_report_where_ranks_meet(self):
         said = self.record(GPUSIM_SLOW="rank=3,factor=4")
@@ -119,28 +92,6 @@ class Hub(hosts.Hosts, harness.EndToEndTest):
             refused = top(place, token)
             self.assertEqual((refused.returncode, refused.stderr.decode()), (1, f"gpuprobe: top: {line}\n"))
         self.end(programs)
-
-    def end(self, programs, ranks=()):
-        for rank in ranks:
-            os.kill(rank["pid"], signal.SIGKILL)
-        for program in programs.values():
-            for pid in [] if ranks else harness.processes_of_session(program.pid):
-                if harness.read_proc(pid, "cmdline").split(b"\0")[0].endswith(b"ddp_train"):
-                    os.kill(pid, signal.SIGKILL)
-        for program in programs.values():
-            program.wait(harness.LIMIT_S)
-
-    def mirrored(self, name="n2", log="rank-2.gpr"):
-        """Bytes of a log at the hub and where it was recorded."""
-        runs = [glob.glob(os.path.join(self.home(host), "gpuprobe-runs", "*", *folder, log)) for host, folder in (("n1", [name]), (name, []))]
-        return [os.path.getsize(paths[0]) if paths else 0 for paths in runs]
-
-    def collector_of(self, program, name):
-        """The process that records there."""
-        folder = self.run_of(name)
-        collector, = (pid for pid in harness.processes_of_session(program.pid)
-                      if any(os.path.exists(link) and os.readlink(link).startswith(folder) for link in glob.glob(f"/proc/{pid}/fd/*")))
-        return collector
 
     def test_what_a_cut_network_held_up_arrives_afterwards(self):
         programs = {name: self.start_host(name, arguments=("--steps", "100000")) for name in self.holders}

@@ -1,0 +1,65 @@
+"""A job on hosts that share nothing but a network, each with `gpuprobe run`."""
+import glob
+import os
+import signal
+
+import harness
+import hosts
+from harness import BUILD, GPUPROBE
+
+DDP_TRAIN = os.path.join(BUILD, "samples", "ddp_train")
+TOKEN = "a-token-that-both-hosts-have"
+PORT = 9461
+
+
+class HubJob(hosts.Hosts, harness.EndToEndTest):
+
+    RANKS_PER_HOST = 2
+
+    def start_host(self, name, options=(), arguments=("--steps", "400"), program=DDP_TRAIN, cwd=None, **extra):
+        """`gpuprobe run` there, over a launcher that starts the host's ranks."""
+        first = self.RANKS_PER_HOST * (int(name[1:]) - 1)
+        ranks = range(first, first + self.RANKS_PER_HOST)
+        world = self.RANKS_PER_HOST * self.COUNT
+        script = " ".join(f"RANK={rank} LOCAL_RANK={rank} {program} {' '.join(arguments)} & p{rank}=$!;" for rank in ranks)
+        script += "".join(f" wait $p{rank} || exit;" for rank in ranks)
+        env = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(self.RANKS_PER_HOST), "MASTER_ADDR": "n1", "MASTER_PORT": "29500", "DDP_ID_FILE": self.path("id"),
+               "GPUPROBE_HUB_TOKEN": TOKEN, "HOME": self.home(name), **extra}
+        return self.start_on(name, [GPUPROBE, "run", *options, "--", "bash", "-c", script], env=env, devices=world, cwd=cwd or self.home(name))
+
+    def home(self, name):
+        os.makedirs(self.path("homes", name), 0o700, exist_ok=True)
+        return self.path("homes", name)
+
+    def run_of(self, name):
+        run, = glob.glob(os.path.join(self.home(name), "gpuprobe-runs", "*"))
+        return run
+
+    def record(self, **options):
+        programs = {name: self.start_host(name, **options) for name in self.holders}
+        finished = {name: program.wait(harness.LIMIT_S) for name, program in programs.items()}
+        for name, program in finished.items():
+            self.assertEqual(program.returncode, 0, f"{name}: {program}")
+        return {name: program.stderr.decode() for name, program in finished.items()}
+
+    def end(self, programs, ranks=()):
+        for rank in ranks:
+            os.kill(rank["pid"], signal.SIGKILL)
+        for program in programs.values():
+            for pid in [] if ranks else harness.processes_of_session(program.pid):
+                if harness.read_proc(pid, "cmdline").split(b"\0")[0].endswith(b"ddp_train"):
+                    os.kill(pid, signal.SIGKILL)
+        for program in programs.values():
+            program.wait(harness.LIMIT_S)
+
+    def mirrored(self, name="n2", log="rank-2.gpr"):
+        """Bytes of a log at the hub and where it was recorded."""
+        runs = [glob.glob(os.path.join(self.home(host), "gpuprobe-runs", "*", *folder, log)) for host, folder in (("n1", [name]), (name, []))]
+        return [os.path.getsize(paths[0]) if paths else 0 for paths in runs]
+
+    def collector_of(self, program, name):
+        """The process that records there."""
+        folder = self.run_of(name)
+        collector, = (pid for pid in harness.processes_of_session(program.pid)
+                      if any(os.path.exists(link) and os.readlink(link).startswith(folder) for link in glob.glob(f"/proc/{pid}/fd/*")))
+        return collector
