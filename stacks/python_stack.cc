@@ -513,8 +513,8 @@ bool PythonProcess::ReadStack(const PythonThread& thread, PythonStack& stack, Fi
     if (attempt + 1 < kAttempts || torn == Torn::kNothing) continue;
     size_t outer = stack.chain_.whole && stack.again_.whole ? stack.CountOuter() : 0;
     if (outer == 0) continue;
-    // A thread that does the same again and again may fool two readings in the same way: it left a frame between
-    // the readings of that and of its caller.
+    // A thread that does the same again and again may fool two readings in the same way: it left a frame
+    // between the readings of that and of its caller.
     ReadChain(thread.state, stack.blocks_, stack.again_);
     outer = stack.again_.whole ? std::min(outer, stack.CountOuter()) : 0;
     if (outer == 0) continue;

@@ -185,8 +185,8 @@ class Lines {
   }
 
  private:
-  // Where no line has half of the time, the lines of a function in the program's own code are one place if they
-  // have: a loop over parameters, say, that launches from several of its lines.
+  // Where no line has half of the time, the lines of a function in the program's own code are one place if
+  // they have: a loop over parameters, say, that launches from several of its lines.
   std::map<LineKey, Line> Folded() const {
     double ran_ns = 0;
     double most_ns = 0;

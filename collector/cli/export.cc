@@ -13,6 +13,7 @@
 #include "collector/cli/progress.h"
 #include "collector/cli/record_rows.h"
 #include "collector/cli/run_tables.h"
+#include "collector/cli/shared_options.h"
 #include "collector/store/safe_path.h"
 #include "collector/tables/csv_files.h"
 #include "collector/tables/database.h"

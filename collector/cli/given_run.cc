@@ -74,21 +74,21 @@ absl::Status ErrorOf(const std::string& path) {
 absl::Status FetchRest(const std::string& url, const std::string& name, int fd, uint64_t& have,
                        Progress& progress) {
   absl::Status written;
-  absl::Status status = http::FetchInPieces(
-      url, absl::StrCat(http::kFilesPath, "/", name, "?from=", have), [&](std::string_view piece) {
-        while (!piece.empty()) {
-          const ssize_t n = write(fd, piece.data(), piece.size());
-          if (n < 0 && errno == EINTR) continue;
-          if (n < 0) {
-            written = ErrorOf(name);
-            return false;
-          }
-          piece.remove_prefix(static_cast<size_t>(n));
-          have += static_cast<uint64_t>(n);
-          progress.Note(static_cast<uint64_t>(n));
-        }
-        return true;
-      });
+  absl::Status status = http::FetchInPieces(url, absl::StrCat(http::kFilesPath, "/", name, "?from=", have),
+                                            [&](std::string_view piece) {
+                                              while (!piece.empty()) {
+                                                const ssize_t n = write(fd, piece.data(), piece.size());
+                                                if (n < 0 && errno == EINTR) continue;
+                                                if (n < 0) {
+                                                  written = ErrorOf(name);
+                                                  return false;
+                                                }
+                                                piece.remove_prefix(static_cast<size_t>(n));
+                                                have += static_cast<uint64_t>(n);
+                                                progress.Note(static_cast<uint64_t>(n));
+                                              }
+                                              return true;
+                                            });
   return written.ok() ? status : written;
 }
 
@@ -149,7 +149,8 @@ class GivenRun::Copies {
   absl::StatusOr<std::string> NewFolder() {
     const std::string path = absl::StrCat(path_, "/", ++folders_);
     std::error_code error;
-    if (!fs::create_directory(path, error)) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+    if (!fs::create_directory(path, error))
+      return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
     return path;
   }
 

@@ -12,6 +12,7 @@
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
 #include "collector/cli/run_tables.h"
+#include "collector/cli/shared_options.h"
 #include "collector/tables/csv_files.h"
 #include "collector/tables/database.h"
 #include "collector/tables/views.h"
@@ -119,8 +120,7 @@ int QueryMain(const Arguments& arguments) {
   marker.TakeFrom(run->directory());
   absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create("");
   if (!database.ok()) return Fail(kQuery, database.status(), kFailed);
-  if (absl::Status s = FillTables(kQuery, *run, marker, **database); !s.ok())
-    return Fail(kQuery, s, kFailed);
+  if (absl::Status s = FillTables(kQuery, *run, marker, **database); !s.ok()) return Fail(kQuery, s, kFailed);
   const absl::Status status = PrintResult(**database, schema ? kSchema : sql, format);
   return status.ok() ? kDone : Fail(kQuery, status, kFailed);
 }

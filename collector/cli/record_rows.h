@@ -13,7 +13,7 @@ using EmitRow = std::function<void(const std::string& row)>;  // without end of 
 
 // Reads the logs while `go_on()`. Prints on stderr, under the name `command`, which logs are damaged and when
 // the records begin.
-absl::Status ForEachRecordRow(const char* command, const GivenRun& run,
-                              const std::function<bool()>& go_on, const EmitRow& emit);
+absl::Status ForEachRecordRow(const char* command, const GivenRun& run, const std::function<bool()>& go_on,
+                              const EmitRow& emit);
 
 }  // namespace gpuprobe::cli

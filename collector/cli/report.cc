@@ -67,8 +67,7 @@ int ReportMain(const Arguments& arguments) {
   bool html = false;
   bool steps = false;
   bool ranks = false;
-  app.add_option("DIR", directories,
-                 "run directory, or URL of a served run; several: the hosts of one job")
+  app.add_option("DIR", directories, "run directory, or URL of a served run; several: the hosts of one job")
       ->required();
   app.add_flag("--json", json, "print report.json");
   app.add_flag("--ranks", ranks, "with --json: include full detail for every rank, even beyond 1 MB")

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "collector/cli/record_rows.h"
+#include "collector/cli/shared_options.h"
 #include "collector/recording/recorder.h"
 #include "collector/timeline/step_log.h"
 

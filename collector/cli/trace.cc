@@ -300,8 +300,7 @@ int WriteTrace(const TraceOptions& options, const std::string& directory) {
     Fail(kTrace, absl::StrCat(options.given, ": ", DamageLine(damage)), kFailed);
   const absl::StatusOr<std::vector<uint32_t>> chosen = ChosenProcesses(options, run);
   if (!chosen.ok()) return Fail(kTrace, chosen.status(), kFailed);
-  if (chosen->empty())
-    return Fail(kTrace, absl::StrCat(options.given, ": no process was recorded"), kFailed);
+  if (chosen->empty()) return Fail(kTrace, absl::StrCat(options.given, ": no process was recorded"), kFailed);
   const absl::StatusOr<timeline::Window> window = ChosenWindow(options, run, *chosen);
   if (!window.ok()) return Fail(kTrace, window.status(), kFailed);
   const absl::StatusOr<Written> written = options.chrome() ? WriteChrome(options, run, *chosen, *window)

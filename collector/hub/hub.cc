@@ -22,7 +22,9 @@ namespace {
 
 constexpr int kMostFolders = 100;  // of one name
 
-bool IsSent(const std::string& name) { return store::IsPlainName(name) && (IsGrowing(name) || IsReplaced(name)); }
+bool IsSent(const std::string& name) {
+  return store::IsPlainName(name) && (IsGrowing(name) || IsReplaced(name));
+}
 
 std::string FolderNameOf(std::string host) {
   if (host.size() > store::kMostNameCharacters) host.resize(store::kMostNameCharacters);

@@ -149,7 +149,7 @@ void Mirror::Run() {
     const bool well = Send(ends);
     lock.lock();
     if (state_.phase == Phase::kShared) return;
-    if (ends && (well || Clock::now() >= *end_)) return;
+    if ((ends && well) || (end_.has_value() && Clock::now() >= *end_)) return;
     // Who is away when the job ends does not come back.
     if (ends && state_.phase == Phase::kSearching && Clock::now() >= ended_at_ + kSearchAtEnd) return;
     changed_.wait_for(lock,

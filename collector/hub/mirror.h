@@ -94,8 +94,8 @@ class Mirror {
   std::thread thread_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  // Under the mutex, as all that follows. The thread alone sets it, and End cuts its connection. Null: none has
-  // been found.
+  // Under the mutex, as all that follows. The thread alone sets it, and End cuts its connection. Null: none
+  // has been found.
   std::shared_ptr<httplib::Client> hub_;
   std::optional<Clock::time_point> end_;
   Clock::time_point ended_at_;

@@ -43,9 +43,10 @@ struct HostPlaceReport {
         "python", &P::python,
         "the innermost function, and the innermost one of the program's own if that is another; empty: not "
         "known");
-    fields("other_lines", &P::other_lines,
-           "of the last of these functions, whose time is in this place, too: no line has half of it, and the "
-           "function has");
+    fields(
+        "other_lines", &P::other_lines,
+        "of the last of these functions, whose time is in this place, too: no line has half of it, and the "
+        "function has");
     fields("ns_per_step", &P::ns_per_step,
            "the part of the idle time, over all steps, or over those that are spoken of");
     fields("share", &P::share, "of the part that is known");

@@ -16,11 +16,12 @@ struct HostFunction {
 };
 
 struct SampledCode {
-  std::span<const HostFunction> stack;  // outermost first; the last is at its line and at those after it by turns
-  uint32_t lines = 1;                   // that it is at
-  std::string_view call = {};           // of CUDA
-  bool writes = false;                  // it is in write
-  std::string_view file = {};           // to that
+  std::span<const HostFunction>
+      stack;                   // outermost first; the last is at its line and at those after it by turns
+  uint32_t lines = 1;          // that it is at
+  std::string_view call = {};  // of CUDA
+  bool writes = false;         // it is in write
+  std::string_view file = {};  // to that
 };
 
 // REQUIRES: it is sampled.

@@ -18,7 +18,9 @@ std::span<const HostSample>::iterator After(std::span<const HostSample> samples,
 
 template <typename Visit>
 void HostAccount::ForEachStretch(const Stretch& whole, Visit visit) const {
-  const auto [from_ns, to_ns, silent_ns, launching, continuous] = whole;
+  const uint64_t from_ns = whole.from_ns;
+  const uint64_t to_ns = whole.to_ns;
+  const bool launching = whole.launching;
   uint64_t at_ns = from_ns;
   const auto stands_for = [&](const HostSample& sample, uint64_t since_ns, uint64_t until_ns) {
     const uint64_t begin_ns = std::max(at_ns, since_ns);
@@ -31,11 +33,12 @@ void HostAccount::ForEachStretch(const Stretch& whole, Visit visit) const {
   const auto first = After(host_.samples, from_ns);
   const HostSample* last = first == host_.samples.begin() ? nullptr : &*std::prev(first);
   for (auto it = first; it != host_.samples.end(); ++it) {
-    if (launching || it->in_gap) stands_for(*it, continuous ? at_ns : it->since_ns, it->time_ns);
+    if (launching || it->in_gap) stands_for(*it, whole.continuous ? at_ns : it->since_ns, it->time_ns);
     if (it->time_ns >= to_ns) break;
     last = &*it;
   }
-  if (!launching && last != nullptr && last->in_gap && last->time_ns > silent_ns && last->time_ns <= at_ns) {
+  if (!launching && last != nullptr && last->in_gap && last->time_ns > whole.silent_ns &&
+      last->time_ns <= at_ns) {
     const uint64_t span_ns = last->time_ns - std::min(last->since_ns, last->time_ns);
     stands_for(*last, last->time_ns, last->time_ns + std::min(span_ns, UINT64_MAX - last->time_ns));
   }
@@ -74,7 +77,8 @@ void HostAccount::Add(IdleCause cause, uint64_t from_ns, uint64_t to_ns, uint64_
                    if (sample == nullptr || last_ == nullptr || sample->time_ns < newest_.time_ns) return;
                    if (sample->time_ns > newest_.time_ns) CountNewest();
                    if (newest_.share == nullptr || end_ns - begin_ns > newest_.ns)
-                     newest_ = {.time_ns = sample->time_ns, .cause = cause, .share = last_, .ns = end_ns - begin_ns};
+                     newest_ = {
+                         .time_ns = sample->time_ns, .cause = cause, .share = last_, .ns = end_ns - begin_ns};
                  });
 }
 

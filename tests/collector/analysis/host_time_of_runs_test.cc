@@ -63,9 +63,9 @@ TEST(HostTimeOfRuns, LinesOfAFunctionAreOnePlaceWhereNoneOfThemHasHalfOfTheTime)
   const auto job = testing::ModelOf(simulate::FindScenario("python-metric")->job, 1);
   const Report report = BuildReport(*job, {});
   EXPECT_EQ(report.findings.front().id, "host-pause");
-  EXPECT_THAT(
-      report.findings.front().statement,
-      ::testing::ContainsRegex("it is in confusion \\(metrics.py:([789]|10)\\) and 3 other lines of it \\(100 %"));
+  EXPECT_THAT(report.findings.front().statement,
+              ::testing::ContainsRegex(
+                  "it is in confusion \\(metrics.py:([789]|10)\\) and 3 other lines of it \\(100 %"));
   const HostTimeReport* pause = HostTimeOf(report.host_time, model::IdleCause::kPause);
   ASSERT_NE(pause, nullptr);
   ASSERT_EQ(pause->places.size(), 1u);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "collector/http/connections.h"
+#include "collector/http/service.h"
 #include "collector/hub/mirror.h"
+#include "collector/hub/protocol.h"
 #include "tests/collector/testing/temp_dir.h"
 
 namespace gpuprobe::hub {
@@ -283,6 +287,49 @@ TEST(Mirror, IsNotFooledByAProofThatIsPassedOn) {
   relay.join();
   EXPECT_NE(found.status().message().find("has another token than this host"), std::string::npos)
       << found.status();
+}
+
+// Proves that it is the hub, and does not answer a post before it may.
+class HeldUp : public http::Service {
+ public:
+  explicit HeldUp(uint16_t port) : port_(port) {}
+  size_t MostBodyBytes(const httplib::Request&) override { return kMostPostBytes; }
+  void Answer(const httplib::Request& request, httplib::Response& response, http::Connection&) override {
+    if (request.method == "GET") {
+      response.status = kOk;
+      response.set_header(
+          kSignatureHeader,
+          Secret(kToken).Sign(kProof, ProofText(request.get_param_value("nonce"), "job", port_)));
+      return response.set_content("{}", http::kJson);
+    }
+    posted = true;
+    for (int i = 0; i < 3000 && !released; ++i) std::this_thread::sleep_for(milliseconds(1));
+  }
+  void NoteRefused() override {}
+
+  std::atomic<bool> posted = false;
+  std::atomic<bool> released = false;
+
+ private:
+  uint16_t port_;
+};
+
+TEST(Mirror, DoesNotWaitForAPostThatIsHeldUp) {
+  absl::StatusOr<http::Listener> listener = http::Listener::Open({.host = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(listener.ok());
+  const uint16_t port = listener->address().port;
+  HeldUp service(port);
+  http::Connections connections(*std::move(listener));
+  connections.Start(service);
+  Host host(port);
+  Append(host.folder.File("rank-2.gpr"), "records");
+  host.mirror.Begin(host.folder.path());
+  AwaitThat([&] { return service.posted.load(); });
+  const Mirror::State end = host.mirror.End(milliseconds(0));
+  EXPECT_FALSE(service.released) << "the post would have been answered later";
+  EXPECT_FALSE(end.all_sent);
+  EXPECT_NE(end.why.find("does not answer"), std::string::npos) << end.why;
+  service.released = true;
 }
 
 TEST(Secret, SignsEachUseApart) {
