@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/units.h"
 #include "collector/cli/command.h"
 #include "collector/cli/progress.h"
 #include "collector/http/fetch.h"
@@ -70,40 +72,67 @@ absl::Status ErrorOf(const std::string& path) {
   return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
 }
 
-// Appends what the server has beyond `have` bytes.
-absl::Status FetchRest(const std::string& url, const std::string& name, int fd, uint64_t& have,
-                       Progress& progress) {
-  absl::Status written;
-  absl::Status status = http::FetchInPieces(url, absl::StrCat(http::kFilesPath, "/", name, "?from=", have),
-                                            [&](std::string_view piece) {
-                                              while (!piece.empty()) {
-                                                const ssize_t n = write(fd, piece.data(), piece.size());
-                                                if (n < 0 && errno == EINTR) continue;
-                                                if (n < 0) {
-                                                  written = ErrorOf(name);
-                                                  return false;
-                                                }
-                                                piece.remove_prefix(static_cast<size_t>(n));
-                                                have += static_cast<uint64_t>(n);
-                                                progress.Note(static_cast<uint64_t>(n));
-                                              }
-                                              return true;
-                                            });
-  return written.ok() ? status : written;
-}
+// Whole, or an error that is not of the connection.
+class FileCopy {
+ public:
+  FileCopy(const RemoteFile& file, int fd, Progress& progress) : file_(file), fd_(fd), progress_(progress) {}
 
-absl::Status FetchFile(const std::string& url, const std::string& name, const std::string& path,
+  // As much as was listed, so that all files are of one moment, and a server cannot send more than it said.
+  // Continues where an answer stopped, as long as something comes.
+  absl::Status Fetch(const std::string& url) {
+    for (int tries = 0;;) {
+      const uint64_t before = have_;
+      const absl::Status status =
+          http::FetchInPieces(url, absl::StrCat(http::kFilesPath, "/", file_.name, "?from=", have_),
+                              [&](std::string_view piece) { return Take(piece); });
+      if (!written_.ok()) return written_;
+      if (have_ == file_.bytes) return absl::OkStatus();
+      tries = have_ > before ? 0 : tries + 1;
+      // What has become shorter is as complete as it gets.
+      if (status.ok() || !absl::IsUnavailable(status) || tries == kTries) return status;
+    }
+  }
+
+ private:
+  bool Take(std::string_view piece) {
+    piece = piece.substr(0, file_.bytes - have_);
+    while (!piece.empty()) {
+      const ssize_t n = write(fd_, piece.data(), piece.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        written_ = ErrorOf(file_.name);
+        return false;
+      }
+      piece.remove_prefix(static_cast<size_t>(n));
+      have_ += static_cast<uint64_t>(n);
+      progress_.Note(static_cast<uint64_t>(n));
+    }
+    return have_ < file_.bytes;
+  }
+
+  const RemoteFile& file_;
+  const int fd_;
+  Progress& progress_;
+  uint64_t have_ = 0;
+  absl::Status written_;
+};
+
+absl::Status FetchFile(const std::string& url, const RemoteFile& file, const std::string& path,
                        Progress& progress) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return ErrorOf(path);
   const auto closing = absl::MakeCleanup([fd] { close(fd); });
-  uint64_t have = 0;
-  for (int tries = 0;;) {
-    const uint64_t before = have;
-    absl::Status status = FetchRest(url, name, fd, have, progress);
-    tries = have > before ? 0 : tries + 1;
-    if (status.ok() || !absl::IsUnavailable(status) || tries == kTries) return status;
-  }
+  return file.bytes == 0 ? absl::OkStatus() : FileCopy(file, fd, progress).Fetch(url);
+}
+
+absl::Status CheckRoom(const std::string& url, const std::string& folder, uint64_t bytes) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error || space.available >= bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a copy of ", url, " needs ", analysis::Bytes(bytes), ", and ",
+                   fs::path(folder).parent_path().parent_path().string(), " has room for ",
+                   analysis::Bytes(space.available), ": set TMPDIR to another directory"));
 }
 
 }  // namespace
@@ -187,13 +216,14 @@ absl::StatusOr<GivenRun> GivenRun::Open(const std::string& given) {
   const absl::StatusOr<std::string> folder = (*copies)->NewFolder();
   if (!folder.ok()) return folder.status();
   uint64_t total = 0;
-  for (const RemoteFile& file : *files) total += file.bytes;
+  for (const RemoteFile& file : *files) total += std::min(file.bytes, UINT64_MAX - total);
+  if (absl::Status s = CheckRoom(given, *folder, total); !s.ok()) return s;
   Progress progress("copying", given, total);
   for (const RemoteFile& file : *files) {
     const std::string path = absl::StrCat(*folder, "/", file.name);
     std::error_code error;
     fs::create_directory(fs::path(path).parent_path(), error);
-    if (absl::Status s = FetchFile(given, file.name, path, progress); !s.ok()) {
+    if (absl::Status s = FetchFile(given, file, path, progress); !s.ok()) {
       // Detail is dropped while the run is recorded.
       if (!absl::IsNotFound(s)) return s;
       fs::remove(path, error);

@@ -152,6 +152,20 @@ class ServedRuns(harness.EndToEndTest):
         self.assertEqual((finished.returncode, finished.stderr), (1, f"gpuprobe: diff: {url} does not answer\n".encode()))
         self.assert_nothing_is_left()
 
+    def test_a_server_that_sends_more_than_it_said(self):
+        run = self.recorded("run")
+        files = {name: harness.read_file(os.path.join(run, name)) for name in os.listdir(run) if name.endswith(".gpr")}
+        listed = json.dumps({"files": [{"name": name, "bytes": len(data)} for name, data in files.items()]}).encode()
+        server = Server({name: data + b"more" * 100_000 for name, data in files.items()}, listed)
+        self.assertEqual(self.output(("export", "{run}"), server.url), self.output(("export", "{run}"), run))
+        huge = Server(files, json.dumps({"files": [{"name": "rank-0.gpr", "bytes": 1 << 60}, {"name": "rank-1.gpr", "bytes": (1 << 64) - 1}]}).encode())
+        finished = self.run_program([GPUPROBE, "export", huge.url])
+        self.assertEqual(finished.returncode, 1)
+        self.assertRegex(finished.stderr.decode(), rf"^gpuprobe: export: a copy of {re.escape(huge.url)} needs \d\S+ \w+, and {re.escape(self.copies)} has room for [^:]*: "
+                                                   r"set TMPDIR to another directory\n$")
+        self.assertEqual(huge.asked, [])
+        self.assert_nothing_is_left()
+
     def test_a_signal_leaves_no_copy(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(signal=number):
