@@ -82,7 +82,7 @@ class FileCopy {
   absl::Status Fetch(const std::string& url) {
     for (int tries = 0;;) {
       const uint64_t before = have_;
-      const absl::Status status =
+      absl::Status status =
           http::FetchInPieces(url, absl::StrCat(http::kFilesPath, "/", file_.name, "?from=", have_),
                               [&](std::string_view piece) { return Take(piece); });
       if (!written_.ok()) return written_;
