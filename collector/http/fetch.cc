@@ -13,6 +13,7 @@ namespace gpuprobe::http {
 namespace {
 
 constexpr std::chrono::seconds kPatience{10};
+constexpr size_t kMostBytes = size_t{512} << 20;  // of a document
 constexpr int kOk = 200;
 constexpr int kUnauthorized = 401;
 constexpr int kForbidden = 403;
@@ -57,10 +58,15 @@ absl::Status FetchInPieces(const std::string& url, const std::string& path,
 
 absl::StatusOr<std::string> Fetch(const std::string& url, const std::string& path) {
   std::string body;
+  bool fits = true;
   absl::Status status = FetchInPieces(url, path, [&](std::string_view piece) {
-    body.append(piece);
-    return true;
+    fits = body.size() + piece.size() <= kMostBytes;
+    if (fits) body.append(piece);
+    return fits;
   });
+  if (!fits)
+    return absl::ResourceExhaustedError(
+        absl::StrCat(url, " answers with more than ", kMostBytes >> 20, " MiB"));
   if (!status.ok()) return status;
   return body;
 }

@@ -15,7 +15,7 @@ bool IsUrl(const std::string& text);
 
 // `url`: of the server, such as "http://n1:9460"; `path`: "/api/status". The token that it may ask for is in
 // the variable GPUPROBE_HTTP_TOKEN. Unavailable if nobody answers; PermissionDenied, NotFound or Internal
-// with what was answered. One clear line each.
+// with what was answered; ResourceExhausted beyond 512 MiB. One clear line each.
 absl::StatusOr<std::string> Fetch(const std::string& url, const std::string& path);
 // The same piece by piece, to `take`, which may refuse. An answer that is cut short is Unavailable.
 absl::Status FetchInPieces(const std::string& url, const std::string& path,

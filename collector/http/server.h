@@ -2,8 +2,9 @@
 // docs/http-api.md describes what it answers.
 //
 // A thread for each connection (places.h bounds them, for each peer), besides one that accepts. They read
-// snapshots from the board and nothing else: a client that does not read, or asks for everything at once,
-// costs a connection and never the recording. GET and HEAD only; nothing here changes anything.
+// snapshots from the board, and the run's files, and nothing else: a client that does not read, or asks for
+// everything at once, costs a connection and never the recording. GET and HEAD only; nothing here changes
+// anything.
 #pragma once
 
 #include <memory>
