@@ -229,10 +229,11 @@ std::vector<uint32_t> HangJudge::HaltedThatOthersWaitFor(const JudgedSuspect& s)
   for (const uint32_t process : processes) {
     const model::ProcessCondition::Halt* halt = FindHalt(Of(process), s.now_ns);
     if (halt == nullptr || EndedAfterTheHang(s, process, *halt)) continue;
+    const uint64_t halted_ns = HaltedSinceNs(Of(process), *halt);
     const bool waited_for =
         std::any_of(s.what.waiting.begin(), s.what.waiting.end(), [&](const HangParty& party) {
           return FindHalt(Of(party.process), s.now_ns) == nullptr &&
-                 Since(s.now_ns, std::max(party.issue_ns, halt->since_ns)) >= after_ns_;
+                 Since(s.now_ns, std::max(party.issue_ns, halted_ns)) >= after_ns_;
         });
     if (waited_for) halted.push_back(process);
   }

@@ -79,6 +79,18 @@ const Condition::Halt* FindHalt(const model::ProcessModel& process, uint64_t now
   return nullptr;
 }
 
+uint64_t HaltedSinceNs(const model::ProcessModel& process, const Condition::Halt& halt) {
+  const uint64_t heard_ns = std::max(process.totals().last_clock_ns, process.totals().last_ns);
+  const auto& halts = process.condition().halts();
+  uint64_t since_ns = halt.since_ns;
+  for (auto before = halts.rbegin(); before != halts.rend(); ++before) {
+    if (before->since_ns >= since_ns) continue;
+    if (heard_ns > before->until_ns || since_ns > before->until_ns + kFreshObservationNs) break;
+    since_ns = before->since_ns;
+  }
+  return since_ns;
+}
+
 std::vector<Stop> StopsOf(const model::ProcessModel& process) {
   std::vector<Stop> stops;
   for (const Condition::Halt& halt : process.condition().halts()) {

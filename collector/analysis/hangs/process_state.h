@@ -49,6 +49,8 @@ HostLoad UsualLoad(const std::vector<HostLoad>& loads);
 
 // The process's halt at that time; nullptr: it can run, or nobody knows. Times on its line.
 const model::ProcessCondition::Halt* FindHalt(const model::ProcessModel& process, uint64_t now_ns);
+// Since when it could not run and has reported nothing: it may have been stopped, and then killed.
+uint64_t HaltedSinceNs(const model::ProcessModel& process, const model::ProcessCondition::Halt& halt);
 // Absent: it can run, or nobody knows. `now_ns`: on its line.
 std::optional<Halt> HaltOf(const model::ProcessModel& process, uint64_t now_ns);
 // Over the time since then; 0: all of it.

@@ -108,6 +108,18 @@ TEST_F(HaltedRanksTest, ItMayHaveIssuedTheCall) {
   ExpectBlamed(At(70 * kSecond), "Rank 2 has been stopped");
 }
 
+TEST_F(HaltedRanksTest, WhatWasStoppedAndThenKilledIsToBlameSinceItWasStopped) {
+  OddOneDoesNotIssue();
+  See(2, 70, 'T');
+  v1::ProcessObservation killed;
+  killed.mutable_end()->set_known(true);
+  killed.mutable_end()->set_signal(SIGKILL);
+  See(71, 71, 0, killed);
+  processes_[kOdd]->MarkCutOff();
+  Others(76 * kSecond);
+  ExpectBlamed(At(76 * kSecond), "Rank 2 was killed by SIGKILL at 22:14:31 UTC");
+}
+
 TEST_F(HaltedRanksTest, AFrozenATracedAndADeadRankAreToBlame) {
   OddOneDoesNotIssue();
   v1::ProcessObservation more;
