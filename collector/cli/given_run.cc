@@ -72,7 +72,7 @@ absl::Status ErrorOf(const std::string& path) {
   return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
 }
 
-// Whole, or an error that is not of the connection.
+// Copies one file of a served run.
 class FileCopy {
  public:
   FileCopy(const RemoteFile& file, int fd, Progress& progress) : file_(file), fd_(fd), progress_(progress) {}

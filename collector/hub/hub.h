@@ -51,8 +51,8 @@ class Hub {
   void Start();
   // Ends every connection. Also done by the end of this object.
   void Stop();
-  // Before this call, hosts that post are told to try again. `folder`: the name of this host's own folder in
-  // the directory.
+  // Before this call, posts are refused, and their hosts try again. `folder`: the name of this host's own
+  // folder in the directory.
   void SetDirectory(const std::string& directory, const std::string& folder);
 
   const http::Address& address() const;

@@ -24,7 +24,7 @@ WholeJob::WholeJob(std::string directory, ChosenMarker marker, const HangOptions
           [this](const v1::HangVerdict& verdict) {
             job_->ApplyVerdict(verdict);
             verdicts_.push_back(verdict);
-            all_verdicts_.push_back(verdict);
+            ++said_;
           },
           layout) {}
 
@@ -87,9 +87,9 @@ absl::StatusOr<analysis::Report> WholeJob::Finish(const analysis::ReportInput& i
     again->SetStepMarker(job_->step_marker());
     // Where detail was dropped, the first guess at the steps stays.
     if (store::Replay(directory_, *again).ok()) {
-      job_ = std::move(again);
       // The last ones are in no log.
-      for (const v1::HangVerdict& verdict : all_verdicts_) job_->ApplyVerdict(verdict);
+      for (const v1::HangVerdict& verdict : job_->verdicts().all()) again->ApplyVerdict(verdict);
+      job_ = std::move(again);
     }
   }
   const absl::StatusOr<store::RunFiles> files = store::ListRun(directory_, store::Dropped::kAllow);

@@ -42,7 +42,7 @@ class WholeJob {
   std::vector<std::string> HostsThatRecord() const;
 
   // Grows with what was read and said.
-  uint64_t changes() const { return status_.records + all_verdicts_.size(); }
+  uint64_t changes() const { return status_.records + said_; }
   // What the documents of the job so far are made from.
   http::DocumentBuilder::Order OrderDocuments(const analysis::ReportInput& input) const;
   const model::JobModel& model() const { return *job_; }
@@ -66,7 +66,7 @@ class WholeJob {
   analysis::LiveStatus status_;
   std::set<std::string> silent_;  // hosts of which that was said
   std::vector<v1::HangVerdict> verdicts_;
-  std::vector<v1::HangVerdict> all_verdicts_;
+  uint64_t said_ = 0;
 };
 
 }  // namespace gpuprobe::recording

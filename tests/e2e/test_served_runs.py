@@ -11,13 +11,21 @@ import harness
 from harness import GPUPROBE, wait_until
 
 
+def logs_of(run):
+    return {name: harness.read_file(os.path.join(run, name)) for name in os.listdir(run) if name.endswith(".gpr")}
+
+
+def listing(files):
+    return json.dumps({"files": [{"name": name, "bytes": len(data)} for name, data in files.items()]}).encode()
+
+
 class Server(http.server.ThreadingHTTPServer):
     """Serves `files` as a run, or whatever else it is made to."""
     daemon_threads = True
 
     def __init__(self, files, listed=None):
         self.files, self.asked = files, []
-        self.listed = listed if listed is not None else json.dumps({"files": [{"name": name, "bytes": len(data)} for name, data in files.items()]}).encode()
+        self.listed = listing(files) if listed is None else listed
         self.most = None  # of a file in one answer, which then breaks off
         self.goes_on = threading.Event()
         self.goes_on.set()
@@ -116,7 +124,7 @@ class ServedRuns(harness.EndToEndTest):
 
     def test_an_answer_that_breaks_off_is_continued(self):
         run = self.recorded("run")
-        server = Server({name: harness.read_file(os.path.join(run, name)) for name in os.listdir(run) if name.endswith(".gpr")})
+        server = Server(logs_of(run))
         server.most = 10_000
         self.assertEqual(self.output(("export", "{run}"), server.url), self.output(("export", "{run}"), run))
         self.assertTrue(any(path.endswith("from=10000") for path in server.asked), server.asked)
@@ -128,8 +136,8 @@ class ServedRuns(harness.EndToEndTest):
     def test_a_file_that_goes_meanwhile_is_left_out(self):
         """As where detail is dropped while it is read."""
         run = self.recorded("run")
-        files = {name: harness.read_file(os.path.join(run, name)) for name in os.listdir(run) if name.endswith(".gpr")}
-        listed = json.dumps({"files": [{"name": name, "bytes": len(data)} for name, data in files.items()]}).encode()
+        files = logs_of(run)
+        listed = listing(files)
         del files["rank-3.gpr"]
         rows = self.run_well([GPUPROBE, "query", Server(files, listed).url, "SELECT DISTINCT rank FROM kernel"]).stdout.split()[1:]
         self.assertEqual(rows, [b"0", b"1", b"2"])
@@ -154,9 +162,8 @@ class ServedRuns(harness.EndToEndTest):
 
     def test_a_server_that_sends_more_than_it_said(self):
         run = self.recorded("run")
-        files = {name: harness.read_file(os.path.join(run, name)) for name in os.listdir(run) if name.endswith(".gpr")}
-        listed = json.dumps({"files": [{"name": name, "bytes": len(data)} for name, data in files.items()]}).encode()
-        server = Server({name: data + b"more" * 100_000 for name, data in files.items()}, listed)
+        files = logs_of(run)
+        server = Server({name: data + b"more" * 100_000 for name, data in files.items()}, listing(files))
         self.assertEqual(self.output(("export", "{run}"), server.url), self.output(("export", "{run}"), run))
         huge = Server(files, json.dumps({"files": [{"name": "rank-0.gpr", "bytes": 1 << 60}, {"name": "rank-1.gpr", "bytes": (1 << 64) - 1}]}).encode())
         finished = self.run_program([GPUPROBE, "export", huge.url])
