@@ -3,10 +3,13 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
 import termios
+import threading
+import time
 
 import harness
 from harness import CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SOURCE, wait_until
@@ -14,6 +17,7 @@ from harness import CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SOURCE, wait
 RECORDING = os.path.join(SOURCE, "tests", "data", "real", "torch_ddp")
 WIDTHS = (60, 80, 100, 160)
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
+END = b"\x04the end\x04"  # on a terminal, after all that a command wrote
 
 # Runs a command whose output goes into a file, and stops it for more than a second while it reads a run, so that it takes long on any machine.
 HELD_UP = """
@@ -36,20 +40,26 @@ class Screens(harness.EndToEndTest):
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         env = self.env({"TERM": terminal, **variables})
-        with subprocess.Popen(command, env=env, cwd=self.cwd, stdin=slave, stdout=slave, stderr=slave, start_new_session=True) as process:
-            os.close(slave)
-            shown = b""
-            while True:
-                try:
-                    data = os.read(master, 65536)
-                except OSError:  # the last program that had the terminal has ended
-                    break
-                if not data:
-                    break
-                shown += data
-            self.assertEqual(process.wait(harness.LIMIT_S), 0, shown.decode())
-        os.close(master)
-        return shown.decode().replace("\r\n", "\n")
+        process = subprocess.Popen(command, env=env, cwd=self.cwd, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+
+        # We keep the terminal open until its end has been read: the kernel may drop what it has not passed on when the last program closes it.
+        def mark_end():
+            process.wait()
+            os.write(slave, END)
+        marks = threading.Thread(target=mark_end, daemon=True)
+        marks.start()
+        shown, deadline = b"", time.monotonic() + harness.LIMIT_S
+        while not shown.endswith(END):
+            if not select.select([master], [], [], max(0, deadline - time.monotonic()))[0]:
+                process.kill()
+                self.fail(f"{command} does not end: {shown.decode()}")
+            shown += os.read(master, 65536)
+        marks.join()
+        for end in (master, slave):
+            os.close(end)
+        shown = shown.removesuffix(END).decode()
+        self.assertEqual(process.returncode, 0, shown)
+        return shown.replace("\r\n", "\n")
 
     def piped(self, command, **variables):
         return self.run_well(command, env=variables).stdout.decode()
