@@ -22,10 +22,12 @@
 #include "collector/ingest/server.h"
 #include "collector/log/log.h"
 #include "collector/recording/job_recorder.h"
+#include "collector/recording/launched_job.h"
 #include "collector/recording/live_page.h"
 #include "collector/recording/node_collector.h"
 #include "collector/recording/node_limits.h"
 #include "collector/recording/recorder.h"
+#include "collector/recording/several_hosts.h"
 #include "collector/recording/signals.h"
 #include "collector/recording/version.h"
 #include "collector/render/text_report.h"
@@ -85,13 +87,24 @@ absl::StatusOr<store::Directory> UnfinishedRun(const v1::Hello& hello) {
   return directory;
 }
 
+// `path`, or the first of `path`-2, `path`-3 ..., whose folder of this host is free.
+absl::StatusOr<recording::JobRecorder::Place> PlaceAmongHosts(const std::string& path, uint64_t keep_bytes) {
+  constexpr int kMost = 10000;
+  for (int number = 1; number <= kMost; ++number) {
+    const std::string of_all = number == 1 ? path : absl::StrCat(path, "-", number);
+    absl::StatusOr<store::Directory> made = store::Directory::Make(recording::FolderOfThisHost(of_all));
+    if (!made.ok()) return made.status();
+    const absl::StatusOr<std::vector<std::string>> names = made->List();
+    if (!names.ok()) return names.status();
+    if (!names->empty()) continue;
+    if (made->Lock().ok()) return recording::JobRecorder::Place{*std::move(made), keep_bytes, false, of_all};
+  }
+  return absl::AlreadyExistsError(absl::StrCat(path, " and all that are named like it hold runs"));
+}
+
 // Where a job's first process wants its run. A second run with the same GPUPROBE_OUT, or in the same second,
 // gets a number, because no user is there to choose another name.
-absl::StatusOr<store::Directory> WantedDirectory(const v1::Hello& hello, const std::string& out) {
-  std::string wanted = hello.wanted_directory();
-  if (!wanted.starts_with('/'))
-    wanted = Absolute(
-        out.empty() ? store::DefaultRunDirectory(store::RunName(hello.identity()), recording::NowNs()) : out);
+absl::StatusOr<store::Directory> WantedDirectory(const std::string& wanted) {
   absl::StatusOr<store::Directory> made = store::Directory::Make(wanted);
   if (made.ok()) {
     const absl::StatusOr<std::vector<std::string>> names = made->List();
@@ -102,6 +115,30 @@ absl::StatusOr<store::Directory> WantedDirectory(const v1::Hello& hello, const s
   const absl::StatusOr<store::Directory> own = OwnFolder();
   if (!own.ok()) return made;
   return own->MakeNewInside(std::filesystem::path(wanted).filename());
+}
+
+absl::StatusOr<recording::JobRecorder::Place> FindPlace(const v1::Hello& hello,
+                                                        const CollectOptions& options) {
+  const bool spans_hosts = recording::LaunchedJobOf(hello.identity()).spans_hosts;
+  if (absl::StatusOr<store::Directory> unfinished = UnfinishedRun(hello); unfinished.ok()) {
+    const std::filesystem::path path(unfinished->path());
+    const bool among_hosts = spans_hosts && path.filename() == recording::NameOfThisHost();
+    return recording::JobRecorder::Place{*std::move(unfinished), options.keep.bytes, true,
+                                         among_hosts ? path.parent_path().string() : ""};
+  }
+  std::string wanted = hello.wanted_directory();
+  if (!wanted.starts_with('/'))
+    wanted = Absolute(options.out.empty()
+                          ? store::DefaultRunDirectory(store::RunName(hello.identity()), recording::NowNs())
+                          : options.out);
+  if (spans_hosts) {
+    absl::StatusOr<recording::JobRecorder::Place> place = PlaceAmongHosts(wanted, options.keep.bytes);
+    if (place.ok()) return place;
+  }
+  absl::StatusOr<store::Directory> directory = WantedDirectory(wanted);
+  if (!directory.ok()) return directory.status();
+  if (absl::Status s = directory->Lock(); !s.ok()) return s;
+  return recording::JobRecorder::Place{*std::move(directory), options.keep.bytes, false};
 }
 
 // The starter's streams are the profiled program's: holding them open, or writing to them, would be seen.
@@ -208,16 +245,7 @@ void LeaveFolder(CollectOptions& options) {
 int CollectAutostarted(const CollectOptions& options) {
   recording::JobRecorder jobs(
       {.ranks = options.rank_options, .marker = options.marker, .processes_tell = true},
-      [&](const v1::Hello& hello) -> absl::StatusOr<recording::JobRecorder::Place> {
-        absl::StatusOr<store::Directory> unfinished = UnfinishedRun(hello);
-        if (unfinished.ok())
-          return recording::JobRecorder::Place{*std::move(unfinished), options.keep.bytes, true};
-        absl::StatusOr<store::Directory> directory = WantedDirectory(hello, options.out);
-        if (!directory.ok()) return directory.status();
-        if (absl::Status s = directory->Lock(); !s.ok()) return s;
-        return recording::JobRecorder::Place{*std::move(directory), options.keep.bytes, false};
-      },
-      [](const std::string&) {});
+      [&](const v1::Hello& hello) { return FindPlace(hello, options); }, [](const std::string&) {});
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket, [&](const v1::Hello& hello, std::string_view raw) { return jobs.Open(hello, raw); },
       {.refuses_parent = true});

@@ -7,13 +7,14 @@
 #include <charconv>
 #include <climits>
 #include <cstdlib>
-#include <fstream>
+#include <map>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "collector/cli/process_stat.h"
+#include "collector/observe/process_start.h"
 #include "proto/launchers.h"
 
 namespace gpuprobe::cli {
@@ -65,19 +66,8 @@ std::string JobOfLauncher(pid_t launcher, const char* variable) {
 
 }  // namespace
 
-std::map<std::string, std::string> VariablesOf(pid_t pid) {
-  std::map<std::string, std::string> variables;
-  std::ifstream file(absl::StrCat("/proc/", pid, "/environ"), std::ios::binary);
-  for (std::string entry; std::getline(file, entry, '\0');) {
-    // Of two of a name, getenv finds the first.
-    if (const size_t equals = entry.find('='); equals != std::string::npos)
-      variables.emplace(entry.substr(0, equals), entry.substr(equals + 1));
-  }
-  return variables;
-}
-
 bool HasVariable(pid_t pid, const std::string& name, const std::string& value) {
-  const std::map<std::string, std::string> variables = VariablesOf(pid);
+  const std::map<std::string, std::string> variables = observe::VariablesOf(pid);
   const auto found = variables.find(name);
   return found != variables.end() && found->second == value;
 }

@@ -11,7 +11,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -32,8 +31,7 @@ std::optional<LaunchedRank> RankOfVariables(absl::FunctionRef<const char*(const 
 // Tasks on the node with this index, from Slurm's "2(x3),1"; 0: not there.
 int32_t TasksOnNode(const std::string& tasks_per_node, int32_t node);
 
-// Of a process that may be read; else empty, or false.
-std::map<std::string, std::string> VariablesOf(pid_t pid);
+// False for a process that may not be read.
 bool HasVariable(pid_t pid, const std::string& name, const std::string& value);
 
 // This process.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/cli/launched_rank.h"
 #include "collector/cli/process_stat.h"
+#include "collector/observe/process_start.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::optional<LaunchedRank> RankOf(pid_t pid) {
-  const std::map<std::string, std::string> variables = VariablesOf(pid);
+  const std::map<std::string, std::string> variables = observe::VariablesOf(pid);
   return RankOfVariables([&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();

@@ -17,7 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/hangs/process_state.h"
-#include "collector/cli/all_hosts.h"
 #include "collector/cli/beside.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
@@ -30,19 +29,20 @@
 #include "collector/cli/rank_meeting.h"
 #include "collector/cli/recorded_commands.h"
 #include "collector/cli/recorded_steps_option.h"
-#include "collector/cli/rendezvous.h"
 #include "collector/cli/run_channel.h"
 #include "collector/cli/run_command.h"
 #include "collector/cli/screen.h"
-#include "collector/cli/several_hosts.h"
 #include "collector/cli/shared_options.h"
 #include "collector/ingest/server.h"
 #include "collector/log/log.h"
 #include "collector/model/steps/warmup.h"
+#include "collector/recording/all_hosts.h"
 #include "collector/recording/health_check.h"
 #include "collector/recording/live_display.h"
 #include "collector/recording/live_page.h"
 #include "collector/recording/recorder.h"
+#include "collector/recording/rendezvous.h"
+#include "collector/recording/several_hosts.h"
 #include "collector/recording/signals.h"
 #include "collector/recording/version.h"
 #include "collector/render/json_report.h"
@@ -60,8 +60,6 @@ constexpr char kRun[] = "run";
 // waits 2 s at exit.
 constexpr milliseconds kStragglerWait{5000};
 constexpr milliseconds kCheckEvery{200};
-// Longest wait for the other hosts of a job that has ended here, before the report on all of them.
-constexpr milliseconds kHostsWait{10000};
 
 // A private folder for the socket, removed at the end.
 absl::StatusOr<std::string> MakeSocketDirectory() {
@@ -108,26 +106,21 @@ void Say(const std::optional<std::string>& text) {
 }
 
 // The hosts of a job end at about the same time.
-void AwaitOtherHosts(ingest::Server& server, const recording::Recorder& recorder, AllHosts& all,
+void AwaitOtherHosts(ingest::Server& server, const recording::Recorder& recorder, recording::AllHosts& all,
                      RecordedCommands& commands) {
   const Clock::time_point begin = Clock::now();
   const auto waited = [&] { return std::chrono::duration_cast<milliseconds>(Clock::now() - begin); };
-  while (all.AwaitsOthers(recorder, waited()) && !commands.hurried() && waited() < kHostsWait) {
+  while (all.AwaitsOthers(recorder, waited()) && !commands.hurried() &&
+         waited() < recording::AllHosts::kWait) {
     server.Poll(milliseconds(50));
     commands.Tick(server);
     all.Tick(recorder);
   }
 }
 
-// What was said of all hosts is in a log of this one, for who reports on the run later.
-void NoteVerdicts(AllHosts& all, recording::Recorder& recorder) {
-  if (!all.has_several()) return;
-  for (const v1::HangVerdict& verdict : all.TakeVerdicts()) recorder.NoteVerdict(verdict);
-}
-
 // `all`: null if the job is on one host.
 void Serve(ingest::Server& server, recording::Recorder& recorder, recording::HealthCheck& check,
-           recording::LiveDisplay& display, recording::LivePage& page, AllHosts* all,
+           recording::LiveDisplay& display, recording::LivePage& page, recording::AllHosts* all,
            RecordedCommands& commands) {
   Clock::time_point look = Clock::now();
   while (!commands.ended()) {
@@ -142,7 +135,7 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
     if (all != nullptr) all->Tick(recorder);
     const bool several = all != nullptr && all->has_several();
     display.Tick(several ? all->status() : recorder.status(), recording::MonotonicNs());
-    if (all != nullptr) NoteVerdicts(*all, recorder);
+    if (all != nullptr) all->NoteVerdicts(recorder);
     Say(recorder.Check(check, false));
   }
   commands.EndJoining(server);
@@ -159,7 +152,7 @@ void Serve(ingest::Server& server, recording::Recorder& recorder, recording::Hea
   if (all == nullptr) return;
   all->Tick(recorder);  // of a job that was over at once
   AwaitOtherHosts(server, recorder, *all, commands);
-  NoteVerdicts(*all, recorder);
+  all->NoteVerdicts(recorder);
 }
 
 // "; the command exited with code 1"; empty: it ended well, or that is not known. `status`: as waitpid gives
@@ -180,7 +173,7 @@ std::string ReportText(const analysis::Report& report, const std::string& page, 
 
 // The report on all hosts, or a line that says where that is; nullopt: this host's own report stands for
 // itself.
-std::optional<std::string> TextOfAllHosts(AllHosts& all, const std::vector<std::string>& command,
+std::optional<std::string> TextOfAllHosts(recording::AllHosts& all, const std::vector<std::string>& command,
                                           const RunOptions& options,
                                           std::optional<analysis::Report>& of_all) {
   recording::WholeJob* const job = all.job();
@@ -205,7 +198,7 @@ std::optional<std::string> TextOfAllHosts(AllHosts& all, const std::vector<std::
 }
 
 // kFailed, after a line, if the report could not be written.
-int PrintReport(recording::Recorder& recorder, recording::LivePage& page, AllHosts* all,
+int PrintReport(recording::Recorder& recorder, recording::LivePage& page, recording::AllHosts* all,
                 const std::vector<std::string>& command, const RunOptions& options,
                 const RecordedCommands& commands) {
   const bool is_alone = commands.is_alone();
@@ -222,7 +215,7 @@ int PrintReport(recording::Recorder& recorder, recording::LivePage& page, AllHos
   std::optional<std::string> text_of_all;
   std::optional<analysis::Report> of_all;
   if (all != nullptr) {
-    all->End(commands.hurried() ? milliseconds(0) : kHostsWait);
+    all->End(commands.hurried() ? milliseconds(0) : recording::AllHosts::kWait);
     text_of_all = TextOfAllHosts(*all, command, options, of_all);
   }
   if (!options.quiet && !is_alone) {
@@ -267,24 +260,25 @@ int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::s
       recording::Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kRun, recorder.status(), kOwnFailure);
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
-  std::optional<AllHosts> hosts;
+  std::optional<recording::AllHosts> hosts;
   if (!options.out_of_all_hosts.empty() || options.meeting.has_value()) {
     analysis::ReportInput input;
     input.collector_version = recording::Version();
     input.work = options.work.work;
     input.hang_after_ns = options.rank_options.after_ns();
     input.link_peak = options.rank_options.link_peak;
-    hosts.emplace(AllHosts::Options{.out = options.out_of_all_hosts,
-                                    .meeting = options.meeting,
-                                    .marker = options.marker,
-                                    .hangs = options.rank_options,
-                                    .input = std::move(input),
-                                    .layout = layout,
-                                    .keep_bytes = options.keep.bytes,
-                                    .quiet = options.quiet});
+    hosts.emplace(recording::AllHosts::Options{.out = options.out_of_all_hosts,
+                                               .meeting = options.meeting,
+                                               .token = std::nullopt,
+                                               .marker = options.marker,
+                                               .hangs = options.rank_options,
+                                               .input = std::move(input),
+                                               .layout = layout,
+                                               .keep_bytes = options.keep.bytes,
+                                               .quiet = options.quiet});
     (*recorder)->SetFolderInDefault(hosts->FolderInDefault());
   }
-  AllHosts* const all = hosts.has_value() ? &*hosts : nullptr;
+  recording::AllHosts* const all = hosts.has_value() ? &*hosts : nullptr;
   // One host's view of a hang has only its own ranks.
   (*recorder)->WatchForHangs(
       options.rank_options,
@@ -396,12 +390,12 @@ int RunMain(const Arguments& arguments) {
     return Fail(kRun, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
   }
   const auto variable = [](const char* name) -> const char* { return std::getenv(name); };
-  if (SpansHosts(command, variable)) {
-    auto meeting = FindMeeting(command, variable);
+  if (recording::SpansHosts(command, variable)) {
+    auto meeting = recording::FindMeeting(command, variable);
     if (!meeting.ok()) return Fail(kRun, meeting.status(), kUsage);
     options.meeting = *std::move(meeting);
     options.out_of_all_hosts = options.out;
-    if (!options.out.empty()) options.out = FolderOfThisHost(options.out);
+    if (!options.out.empty()) options.out = recording::FolderOfThisHost(options.out);
   }
   auto environment = options.steps.Environment(options.marker.marker);
   if (!environment.ok()) return Fail(kRun, std::string(environment.status().message()), kUsage);

@@ -76,6 +76,10 @@ absl::StatusOr<Secret> Secret::Find() {
   const char* variable = std::getenv(kVariable);
   const std::string given = variable == nullptr ? "" : variable;
   unsetenv(kVariable);
+  return Find(given);
+}
+
+absl::StatusOr<Secret> Secret::Find(const std::string& given) {
   if (!given.empty()) {
     if (absl::Status s = http::CheckToken(given); !s.ok())
       return absl::InvalidArgumentError(absl::StrCat(kVariable, ": ", s.message()));

@@ -24,6 +24,9 @@ class Secret {
   // ($XDG_CONFIG_HOME or ~/.config), which is made if it is missing. One line if there is none, with a
   // remedy. Takes the variable out of the environment, which programs that are started later inherit.
   static absl::StatusOr<Secret> Find();
+  // The same, with the variable's value in the environment of another process of this user; empty: it has
+  // none.
+  static absl::StatusOr<Secret> Find(const std::string& given);
 
   // `purpose` keeps what was signed for one use from being used for another. In hexadecimal.
   std::string Sign(std::string_view purpose, std::string_view text) const;

@@ -9,12 +9,16 @@
 
 #include <chrono>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "collector/ingest/session.h"
+#include "collector/recording/all_hosts.h"
 #include "collector/recording/options.h"
 #include "collector/recording/recorder.h"
 
@@ -30,6 +34,9 @@ class JobRecorder {
     store::Directory directory;  // locked
     uint64_t keep_bytes;
     bool unfinished = false;  // it holds a run whose collector died, to go on with
+    // The directory that it is in, if other hosts of the job have folders there, too: then the job's hosts
+    // find each other (all_hosts.h). Empty: the job is on one host, or is recorded for this one only.
+    std::string of_all_hosts = "";
   };
   using FindPlace = std::function<absl::StatusOr<Place>(const v1::Hello& hello)>;
 
@@ -39,18 +46,18 @@ class JobRecorder {
     bool processes_tell = false;  // the first process of each job says where its run is
   };
   // `say` gets a line about each run that ends, and the lines of hangs.
-  using Say = std::function<void(const std::string& text)>;
+  using SayLine = std::function<void(const std::string& text)>;
 
-  JobRecorder(Options options, FindPlace find_place, Say say)
+  JobRecorder(Options options, FindPlace find_place, SayLine say)
       : options_(std::move(options)), find_place_(std::move(find_place)), say_(std::move(say)) {}
 
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
   // Writes what has waited long enough and reports the runs that are over; call a few times a second.
   void Tick();
-  // Reports every run. No sink may be used after it.
+  // Reports every run, without waiting for other hosts. No sink may be used after it.
   void Finish();
 
-  size_t runs() const { return runs_.size(); }
+  size_t runs() const { return runs_.size() + concluding_.size(); }
   // Processes of all runs at this time.
   size_t processes() const;
   // Disk space that all runs at this time may take.
@@ -58,16 +65,28 @@ class JobRecorder {
   bool Records(const std::string& directory) const;
 
  private:
-  absl::StatusOr<Recorder*> Join(const v1::Hello& hello);
+  struct Run {
+    std::unique_ptr<Recorder> recorder;
+    std::string of_all_hosts;
+    bool knows_hosts = false;  // a rank has come, whose launcher says where they meet
+    std::future<std::unique_ptr<AllHosts>> joining;
+    std::unique_ptr<AllHosts> hosts;  // after that; uses the recorder
+  };
+  absl::StatusOr<Run*> Join(const v1::Hello& hello);
   // The run of the launcher that started this rank, or of the ranks that this launcher started; null: none.
-  Recorder* OfFamily(const v1::Identity& identity);
-  void Conclude(Recorder& recorder);
+  Run* OfFamily(const v1::Identity& identity);
+  void JoinHosts(Run& run, const v1::Hello& hello);
+  // Processes of it are here, or ranks on other hosts are waited for.
+  static bool GoesOn(Run& run);
+  static std::string Conclude(Run& run, std::chrono::milliseconds patience);
+  void Say(const std::string& line) const;
 
   Options options_;
   FindPlace find_place_;
-  Say say_;
-  std::map<std::string, std::unique_ptr<Recorder>> runs_;  // by the job of its first process
-  std::map<std::string, Recorder*> joined_;                // runs of other jobs' processes, by job
+  SayLine say_;
+  std::map<std::string, Run> runs_;                   // by the job of its first process
+  std::map<std::string, Run*> joined_;                // runs of other jobs' processes, by job
+  std::vector<std::future<std::string>> concluding_;  // of runs that are over here; see Conclude
 };
 
 }  // namespace gpuprobe::recording

@@ -66,9 +66,7 @@ class Recorder::Sink : public ingest::FrameSink {
     --recorder_.clients_;
     recorder_.last_left_ = std::chrono::steady_clock::now();
   }
-  std::string TellsUser() override {
-    return std::exchange(recorder_.may_tell_, false) ? recorder_.directory() : "";
-  }
+  std::string TellsUser() override { return std::exchange(recorder_.tells_, ""); }
 
  private:
   // Distinguishes a process that ended from one whose collector ended first.

@@ -53,8 +53,8 @@ class Recorder : public PageSource {
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
   // Where the directory gets a default name: records into this folder of it.
   void SetFolderInDefault(const std::string& folder) { folder_in_default_ = folder; }
-  // Makes the first process that reports print where the run is recorded.
-  void LetProcessTell() { may_tell_ = true; }
+  // Makes the first process that reports print where the run is.
+  void LetProcessTell(const std::string& run) { tells_ = run; }
   // `options`: how long a collective may wait before it counts as a hang, and what links carry. `say`
   // receives hangs while the job runs.
   void WatchForHangs(const HangOptions& options, HangWatch::Say say,
@@ -145,7 +145,7 @@ class Recorder : public PageSource {
   std::unique_ptr<HangWatch> hang_watch_;  // null: hangs are not said live
   absl::Status report_written_;
   std::chrono::steady_clock::time_point last_left_ = std::chrono::steady_clock::now();
-  bool may_tell_ = false;
+  std::string tells_;
   bool said_disk_trouble_ = false;
   bool said_rotation_trouble_ = false;
 };

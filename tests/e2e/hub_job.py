@@ -18,14 +18,20 @@ class HubJob(hosts.Hosts, harness.EndToEndTest):
 
     def start_host(self, name, options=(), arguments=("--steps", "400"), program=DDP_TRAIN, cwd=None, **extra):
         """`gpuprobe run` there, over a launcher that starts the host's ranks."""
+        return self.start_on(name, [GPUPROBE, "run", *options, "--", "bash", "-c", self.script_of(name, program, arguments)], env={**self.launched_on(name), **extra},
+                             devices=self.RANKS_PER_HOST * self.COUNT, cwd=cwd or self.home(name))
+
+    def script_of(self, name, program, arguments):
+        """Starts the host's ranks, and fails if one does."""
         first = self.RANKS_PER_HOST * (int(name[1:]) - 1)
         ranks = range(first, first + self.RANKS_PER_HOST)
-        world = self.RANKS_PER_HOST * self.COUNT
         script = " ".join(f"RANK={rank} LOCAL_RANK={rank} {program} {' '.join(arguments)} & p{rank}=$!;" for rank in ranks)
-        script += "".join(f" wait $p{rank} || exit;" for rank in ranks)
-        env = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(self.RANKS_PER_HOST), "MASTER_ADDR": "n1", "MASTER_PORT": "29500", "DDP_ID_FILE": self.path("id"),
-               "GPUPROBE_HUB_TOKEN": TOKEN, "HOME": self.home(name), **extra}
-        return self.start_on(name, [GPUPROBE, "run", *options, "--", "bash", "-c", script], env=env, devices=world, cwd=cwd or self.home(name))
+        return script + "".join(f" wait $p{rank} || exit;" for rank in ranks)
+
+    def launched_on(self, name):
+        """The variables of a launcher."""
+        return {"WORLD_SIZE": str(self.RANKS_PER_HOST * self.COUNT), "LOCAL_WORLD_SIZE": str(self.RANKS_PER_HOST), "MASTER_ADDR": "n1", "MASTER_PORT": "29500",
+                "DDP_ID_FILE": self.path("id"), "GPUPROBE_HUB_TOKEN": TOKEN, "HOME": self.home(name)}
 
     def home(self, name):
         os.makedirs(self.path("homes", name), 0o700, exist_ok=True)

@@ -52,9 +52,10 @@ class MissingRecords(harness.EndToEndTest):
                 self.forget_truth()
                 self.assertEqual(set(lost), {"unknown_record"})
                 self.assertGreater(missing["kernel"], 100)
-                # What cannot be read is counted in kernels; overheads, of which a few are there, are smaller.
+                # What cannot be read is counted in kernels. An overhead is smaller, and makes the estimate one too many, if there is one in what is left; the truth
+                # may lack the last one, which the node writes down after the buffer.
                 self.assertGreaterEqual(lost["unknown_record"], missing["kernel"])
-                self.assertLessEqual(lost["unknown_record"], missing["kernel"] + missing["overhead"])
+                self.assertLessEqual(lost["unknown_record"], missing["kernel"] + happened["overhead"])
 
     @hazard("CUPTI runs out of device buffers for the nodes of CUDA graphs and delivers wrong times", sees="no difference",
             counted="each of those records is counted as lost (invalid_timestamp)")

@@ -115,7 +115,7 @@ class NodeCollector(harness.EndToEndTest):
         for run in self.runs_of(ALICE):
             with open(os.path.join(run, "settings.txt"), encoding="utf-8") as file:
                 self.assertEqual(file.read(), "step-marker=kernel:*VectorAdd*\n")
-            self.assertFalse(os.path.exists(os.path.join(run, "live.json")))
+            wait_until(lambda run=run: not os.path.exists(os.path.join(run, "live.json")), "the end of the run")
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as another user")
     def test_what_a_user_sends_is_read_by_a_process_of_his_own(self):

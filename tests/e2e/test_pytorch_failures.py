@@ -5,7 +5,7 @@ import signal
 
 import harness
 import hosts
-from harness import GPUPROBE, wait_until
+from harness import GPUPROBE, LIBRARY, wait_until
 from pytorch import SLOW_HOST, PyTorchTest, main
 
 RANKS = 2
@@ -75,29 +75,43 @@ class Failures(PyTorchTest):
 
 
 class SeveralHosts(hosts.Hosts, PyTorchTest):
+    """torchrun as people type it on each of two hosts that share nothing but a network and a token; where they meet, one report is on both."""
 
-    def test_a_rank_with_more_to_compute_on_another_host(self):
-        """torchrun as people type it on each of two hosts that share nothing but a network and a token; where they meet, one report is on both."""
+    def train(self, before=(), **env):
         programs = {}
         for name in self.holders:
-            os.mkdir(self.path(name))
+            os.makedirs(self.path(name, "runtime"), 0o700)
             launcher = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "n1:29500", "--local-addr", name)
-            programs[name] = self.start_on(name, [GPUPROBE, "run", "--", *self.sample("slow_rank", RANKS, launcher=launcher)], devices=RANKS,
-                                           env={"GPUPROBE_HUB_TOKEN": "a-token-that-both-hosts-have"}, cwd=self.path(name))
+            programs[name] = self.start_on(name, [*before, *self.sample("slow_rank", RANKS, launcher=launcher)], devices=RANKS, cwd=self.path(name),
+                                           env={"GPUPROBE_HUB_TOKEN": "a-token-that-both-hosts-have", "XDG_RUNTIME_DIR": self.path(name, "runtime"), **env})
         said = {}
         for name, program in programs.items():
             finished = program.wait()
             self.assertEqual(finished.returncode, 0, str(finished))
             said[name] = finished.stderr.decode()
-        self.assertRegex(said["n2"], r"gpuprobe: recorded in gpuprobe-runs/\S+; n1 reports on all hosts\n$")
-        self.assertRegex(said["n1"], r"gpuprobe: 4 ranks on \d GPUs of 2 hosts in ")
-        report = self.report(self.only_run_directory(os.path.join(self.path("n1"), "gpuprobe-runs")))
+        return said
+
+    def assert_is_of_all_hosts(self, report):
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1, 2, 3])
         self.assertEqual(len({rank["host"] for rank in report["ranks"][:2]}), 1)
         self.assertNotEqual(report["ranks"][0]["host"], report["ranks"][3]["host"])
         with self.undisturbed(report):
-            self.assertEqual(report["findings"][0]["id"], "straggler-more-work", said["n1"])
+            self.assertEqual(report["findings"][0]["id"], "straggler-more-work", report["findings"])
             self.assertIn("rank 3", report["findings"][0]["statement"])
+
+    def run_on_n1(self):
+        return self.only_run_directory(os.path.join(self.path("n1"), "gpuprobe-runs"))
+
+    def test_a_rank_with_more_to_compute_on_another_host(self):
+        said = self.train([GPUPROBE, "run", "--"])
+        self.assertRegex(said["n2"], r"gpuprobe: recorded in gpuprobe-runs/\S+; n1 reports on all hosts\n$")
+        self.assertRegex(said["n1"], r"gpuprobe: 4 ranks on \d GPUs of 2 hosts in ")
+        self.assert_is_of_all_hosts(self.report(self.run_on_n1()))
+
+    def test_the_probe_alone(self):
+        self.train(CUDA_INJECTION64_PATH=LIBRARY, GPUPROBE_SOCKET=None)
+        wait_until(lambda: os.path.exists(os.path.join(self.run_on_n1(), "report.json")), "the report of all hosts")
+        self.assert_is_of_all_hosts(self.report(self.run_on_n1()))
 
 
 if __name__ == "__main__":

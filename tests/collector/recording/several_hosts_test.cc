@@ -1,4 +1,4 @@
-#include "collector/cli/several_hosts.h"
+#include "collector/recording/several_hosts.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace gpuprobe::cli {
+namespace gpuprobe::recording {
 namespace {
 
 bool Spans(const std::vector<std::string>& command,
@@ -43,4 +43,4 @@ TEST(SeveralHosts, AreSaidByTheLauncherThatStartedUs) {
 }
 
 }  // namespace
-}  // namespace gpuprobe::cli
+}  // namespace gpuprobe::recording

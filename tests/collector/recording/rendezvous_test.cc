@@ -1,4 +1,4 @@
-#include "collector/cli/rendezvous.h"
+#include "collector/recording/rendezvous.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace gpuprobe::cli {
+namespace gpuprobe::recording {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -89,4 +89,4 @@ TEST(Rendezvous, KnowsThisHost) {
 }
 
 }  // namespace
-}  // namespace gpuprobe::cli
+}  // namespace gpuprobe::recording

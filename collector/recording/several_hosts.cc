@@ -1,4 +1,4 @@
-#include "collector/cli/several_hosts.h"
+#include "collector/recording/several_hosts.h"
 
 #include <sys/utsname.h>
 
@@ -11,13 +11,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "collector/cli/rendezvous.h"
 #include "collector/recording/live_display.h"
+#include "collector/recording/rendezvous.h"
 #include "collector/render/json_report.h"
 #include "collector/store/run_files.h"
 #include "proto/launchers.h"
 
-namespace gpuprobe::cli {
+namespace gpuprobe::recording {
 namespace {
 
 using Lookup = absl::FunctionRef<const char*(const char* name)>;
@@ -64,8 +64,7 @@ std::string HostOfRankZero(const std::string& out) {
   for (const std::string& host : files->hosts) {
     const std::string folder = absl::StrCat(out, "/", host);
     std::error_code error;
-    if (!recording::IsLive(folder) && !std::filesystem::exists(folder + "/" + render::kReportFile, error))
-      continue;
+    if (!IsLive(folder) && !std::filesystem::exists(folder + "/" + render::kReportFile, error)) continue;
     for (const store::Segment& segment : files->segments) {
       if (segment.log == host + "/rank-0") return host;
     }
@@ -83,4 +82,4 @@ std::string NameOfThisHost() {
 
 std::string FolderOfThisHost(const std::string& out) { return absl::StrCat(out, "/", NameOfThisHost()); }
 
-}  // namespace gpuprobe::cli
+}  // namespace gpuprobe::recording

@@ -1,4 +1,4 @@
-#include "collector/cli/rendezvous.h"
+#include "collector/recording/rendezvous.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -18,7 +18,7 @@
 #include "collector/hub/protocol.h"
 #include "proto/launchers.h"
 
-namespace gpuprobe::cli {
+namespace gpuprobe::recording {
 namespace {
 
 using Lookup = absl::FunctionRef<const char*(const char* name)>;
@@ -171,4 +171,4 @@ absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(const std::vector<std::s
   return meeting;
 }
 
-}  // namespace gpuprobe::cli
+}  // namespace gpuprobe::recording

@@ -1,15 +1,15 @@
-#include "collector/cli/all_hosts.h"
+#include "collector/recording/all_hosts.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "collector/cli/several_hosts.h"
 #include "collector/http/address.h"
 #include "collector/log/log.h"
+#include "collector/recording/several_hosts.h"
 
-namespace gpuprobe::cli {
+namespace gpuprobe::recording {
 namespace {
 
 constexpr std::chrono::seconds kTroubleAfter{15};
@@ -38,7 +38,8 @@ size_t RanksOf(const model::JobModel& job) {
 AllHosts::AllHosts(Options options) : options_(std::move(options)), host_(NameOfThisHost()) {
   if (!options_.meeting.has_value()) return;
   const hub::Meeting& meeting = *options_.meeting;
-  const absl::StatusOr<hub::Secret> secret = hub::Secret::Find();
+  const absl::StatusOr<hub::Secret> secret =
+      options_.token.has_value() ? hub::Secret::Find(*options_.token) : hub::Secret::Find();
   if (!secret.ok()) {
     if (!options_.quiet)
       log::SayForPeople(absl::StrCat("gpuprobe: hosts are not joined: ", secret.status().message(), "\n"));
@@ -78,7 +79,7 @@ std::string AllHosts::FolderInDefault() const {
   return hub_.has_value() && options_.out.empty() ? host_ : "";
 }
 
-void AllHosts::Tick(const recording::Recorder& recorder) {
+void AllHosts::Tick(const Recorder& recorder) {
   if (!recorder.heard_anything()) return;
   if (own_.empty()) {
     own_ = recorder.directory();
@@ -113,7 +114,7 @@ void AllHosts::SayTrouble() {
                                  ": ", state.why, "; they are in ", own_, ", and it tries again\n"));
 }
 
-bool AllHosts::AwaitsOthers(const recording::Recorder& recorder, std::chrono::milliseconds since_end) {
+bool AllHosts::AwaitsOthers(const Recorder& recorder, std::chrono::milliseconds since_end) {
   if (watch_.has_value()) watch_->Hurry();
   if (has_several() && watch_->HostsThatRecord().size() > 1) return true;
   if (!hub_.has_value() || !recorder.heard_anything() || since_end > kJoinWait) return false;
@@ -121,10 +122,15 @@ bool AllHosts::AwaitsOthers(const recording::Recorder& recorder, std::chrono::mi
   return heard < RanksOf(recorder.job());
 }
 
+void AllHosts::NoteVerdicts(Recorder& recorder) {
+  if (!has_several()) return;
+  for (const v1::HangVerdict& verdict : watch_->TakeVerdicts()) recorder.NoteVerdict(verdict);
+}
+
 void AllHosts::End(std::chrono::milliseconds patience) {
   if (mirror_.has_value()) sent_ = mirror_->End(patience);
   if (!watch_.has_value()) return;
-  recording::WholeJob& job = watch_->End();
+  WholeJob& job = watch_->End();
   if (job.hosts().size() > 1) job_ = &job;
 }
 
@@ -149,4 +155,4 @@ std::string AllHosts::WhyAlone() const {
   return absl::StrCat(text, "; once all hosts are done: gpuprobe report ", directory_, "\n");
 }
 
-}  // namespace gpuprobe::cli
+}  // namespace gpuprobe::recording

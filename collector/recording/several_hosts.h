@@ -10,7 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 
-namespace gpuprobe::cli {
+namespace gpuprobe::recording {
 
 // From the variables of a launcher that started us (srun, mpirun, a script), or from the options of one that
 // we start (torchrun, accelerate, deepspeed); of ranks that are started by hand, GPUPROBE_HUB says so.
@@ -25,4 +25,4 @@ std::string NameOfThisHost();
 // This host's folder below `out`.
 std::string FolderOfThisHost(const std::string& out);
 
-}  // namespace gpuprobe::cli
+}  // namespace gpuprobe::recording

@@ -12,23 +12,27 @@
 #include <vector>
 
 #include "collector/analysis/live_status.h"
-#include "collector/cli/rendezvous.h"
 #include "collector/hub/hub.h"
 #include "collector/hub/mirror.h"
 #include "collector/recording/options.h"
 #include "collector/recording/recorder.h"
+#include "collector/recording/rendezvous.h"
 #include "collector/recording/whole_job_watch.h"
 #include "collector/render/text_layout.h"
 
-namespace gpuprobe::cli {
+namespace gpuprobe::recording {
 
 class AllHosts {
  public:
+  // Longest wait for the other hosts of a job that has ended here, before the report on all of them.
+  static constexpr std::chrono::milliseconds kWait{10000};
+
   struct Options {
     std::string out;                      // --out, which all hosts may share; empty: it was not given
     std::optional<hub::Meeting> meeting;  // nullopt: hosts do not talk to each other
-    recording::ChosenMarker marker;
-    recording::HangOptions hangs;
+    std::optional<std::string> token;     // of a job that was started without us; nullopt: in our environment
+    ChosenMarker marker;
+    HangOptions hangs;
     analysis::ReportInput input;  // of reports on all hosts
     render::Layout layout;
     uint64_t keep_bytes = 0;  // of each host
@@ -42,24 +46,25 @@ class AllHosts {
   // none, or records in one that is named already.
   std::string FolderInDefault() const;
   // A few times a second.
-  void Tick(const recording::Recorder& recorder);
+  void Tick(const Recorder& recorder);
   // Rank 0, or the hub, is here, and other hosts record.
   bool has_several() const { return watch_.has_value() && watch_->has_several(); }
   // As of the last look at all hosts.
   analysis::LiveStatus status() const { return watch_->StatusNow(); }
   // Of this host, or of all hosts where they are shown.
-  recording::PageSource& PageOf(recording::Recorder& recorder) {
-    return has_several() ? static_cast<recording::PageSource&>(*watch_) : recorder;
+  PageSource& PageOf(Recorder& recorder) {
+    return has_several() ? static_cast<PageSource&>(*watch_) : recorder;
   }
-  std::vector<v1::HangVerdict> TakeVerdicts() { return watch_->TakeVerdicts(); }
+  // Puts what was said of all hosts into a log of this one, for who reports on the run later.
+  void NoteVerdicts(Recorder& recorder);
   // The command has ended here: whether other hosts still record, or have not joined and may yet. Looks more
   // often from now on.
-  bool AwaitsOthers(const recording::Recorder& recorder, std::chrono::milliseconds since_end);
+  bool AwaitsOthers(const Recorder& recorder, std::chrono::milliseconds since_end);
 
   // What this host recorded is complete. Sends what the hub lacks, for so long at most, and ends the watch.
   void End(std::chrono::milliseconds patience);
   // The job of all hosts, after End; null: it is not shown here, or no other host recorded.
-  recording::WholeJob* job() { return job_; }
+  WholeJob* job() { return job_; }
   // The directory of all hosts.
   const std::string& directory() const { return directory_; }
   const analysis::ReportInput& input() const { return options_.input; }
@@ -79,12 +84,12 @@ class AllHosts {
   std::string directory_;  // empty: there is none, or it is not known yet
   std::optional<hub::Hub> hub_;
   std::optional<hub::Mirror> mirror_;
-  std::optional<recording::WholeJobWatch> watch_;
-  recording::WholeJob* job_ = nullptr;
+  std::optional<WholeJobWatch> watch_;
+  WholeJob* job_ = nullptr;
   hub::Mirror::State sent_;  // at the end
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   bool said_trouble_ = false;
   bool said_hub_ = false;
 };
 
-}  // namespace gpuprobe::cli
+}  // namespace gpuprobe::recording

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "collector/hub/mirror.h"
 
-namespace gpuprobe::cli {
+namespace gpuprobe::recording {
 
 inline constexpr char kHubVariable[] = "GPUPROBE_HUB";
 
@@ -29,4 +29,4 @@ std::string FirstNode(const std::string& list);
 // has a tunnel there.
 bool IsThisHost(const std::string& name);
 
-}  // namespace gpuprobe::cli
+}  // namespace gpuprobe::recording

@@ -1,0 +1,25 @@
+// What the launcher of a process that we did not start says of its job's hosts.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "collector/hub/mirror.h"
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::recording {
+
+struct LaunchedJob {
+  bool spans_hosts = false;
+  std::optional<hub::Meeting> meeting;  // nullopt: the process is no rank of a launcher that says it
+  std::string token;                    // GPUPROBE_HUB_TOKEN
+};
+
+// From the command line and the variables with which the process was started. Of a process in another PID
+// namespace, or of another user, nothing is known.
+LaunchedJob LaunchedJobOf(const v1::Identity& identity);
+
+// The parent of a process in our PID namespace; 0: not known.
+uint32_t ParentOf(uint32_t pid);
+
+}  // namespace gpuprobe::recording
