@@ -12,6 +12,8 @@ constexpr Example kExamples[] = {
     {"run", "gpuprobe run --step-marker nvtx:step --start-step 2 --stop-step 4 -- python3 train.py",
      "Record two steps only, which the program marks with an NVTX range"},
     {"collect", "gpuprobe collect --out my-run", "Record whatever runs under the library, until Ctrl-C"},
+    {"hub", "gpuprobe hub --out all-jobs",
+     "Record the hosts of all jobs that name this one (GPUPROBE_HUB=HOST), until Ctrl-C"},
     {"report", "gpuprobe report DIR", "What stood out, and the tables"},
     {"report", "gpuprobe report DIR --json", "The same for programs"},
     {"report", "gpuprobe report DIR --serve", "The page in a browser, with metrics and a JSON API"},

@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "collector/http/connections.h"
 #include "collector/hub/protocol.h"
 #include "collector/store/run_files.h"
 
@@ -46,69 +45,6 @@ absl::Status SystemError(const std::string& name, int error) {
 }
 
 }  // namespace
-
-// What comes in over HTTP.
-class Hub::Endpoint : public http::Service {
- public:
-  Endpoint(Hub& hub, Secret secret, http::Listener listener)
-      : hub_(hub), secret_(std::move(secret)), connections_(std::move(listener)) {}
-
-  // Whoever lacks the secret gets no byte of a body read.
-  size_t MostBodyBytes(const httplib::Request& request) override {
-    const bool signed_well =
-        request.path == kPath && secret_.HasSigned(kPost, request.get_header_value(kDigestHeader),
-                                                   request.get_header_value(kSignatureHeader));
-    return signed_well ? kMostPostBytes : 0;
-  }
-  void Answer(const httplib::Request& request, httplib::Response& response,
-              http::Connection& connection) override {
-    if (request.path != kPath) return http::Refuse(response, kNotFound, "there is nothing here");
-    if (request.method == "GET") return Prove(request, response);
-    const std::string digest = request.get_header_value(kDigestHeader);
-    if (!connection.takes_body() || DigestOf(request.body) != digest) {
-      NoteRefused();
-      return http::Refuse(response, kForbidden, "the signature is not one of this job's secret");
-    }
-    v1::HubPost post;
-    if (!post.ParseFromString(request.body)) {
-      NoteRefused();
-      return http::Refuse(response, kBadRequest, "that is no post");
-    }
-    const std::string answer = hub_.Take(post).SerializeAsString();
-    response.status = kOk;
-    response.set_header(kSignatureHeader,
-                        secret_.Sign(kAnswer, absl::StrCat(digest, "\n", DigestOf(answer))));
-    response.set_content(answer, kProtobuf);
-  }
-  void NoteRefused() override { ++hub_.refused_; }
-  http::Connections& connections() { return connections_; }
-
- private:
-  void Prove(const httplib::Request& request, httplib::Response& response) const {
-    const std::string job = request.get_param_value("job");
-    if (job != hub_.options_.job) return http::Refuse(response, kConflict, "this is the hub of another job");
-    response.status = kOk;
-    response.set_header(kSignatureHeader, secret_.Sign(kProof, ProofText(request.get_param_value("nonce"),
-                                                                         job, hub_.address().port)));
-    response.set_content("{}\n", http::kJson);
-  }
-
-  Hub& hub_;
-  const Secret secret_;
-  http::Connections connections_;
-};
-
-Hub::Hub(Options options, Secret secret, http::Listener listener)
-    : options_(std::move(options)),
-      endpoint_(std::make_unique<Endpoint>(*this, std::move(secret), std::move(listener))) {}
-
-Hub::~Hub() { Stop(); }
-
-void Hub::Start() { endpoint_->connections().Start(*endpoint_); }
-
-void Hub::Stop() { endpoint_->connections().Stop(); }
-
-const http::Address& Hub::address() const { return endpoint_->connections().address(); }
 
 void Hub::SetDirectory(const std::string& directory, const std::string& folder) {
   const std::lock_guard lock(mutex_);
@@ -201,7 +137,6 @@ v1::HubAnswer Hub::Take(const v1::HubPost& post) {
   v1::HubAnswer answer;
   answer.set_host(options_.host);
   const auto refuse = [&](absl::string_view why) {
-    ++refused_;
     answer.set_refused(why.data(), why.size());
     return answer;
   };
@@ -233,10 +168,7 @@ v1::HubAnswer Hub::Take(const v1::HubPost& post) {
       host.files.erase(file);
     }
   }
-  if (!status.ok()) {
-    ++refused_;
-    answer.set_refused(status.message().data(), status.message().size());
-  }
+  if (!status.ok()) answer.set_refused(status.message().data(), status.message().size());
   for (const auto& [name, bytes] : host.files) {
     v1::FileSize& size = *answer.add_have();
     size.set_name(name);

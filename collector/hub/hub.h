@@ -13,15 +13,14 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "collector/http/address.h"
-#include "collector/hub/secret.h"
+#include "collector/hub/endpoint.h"
 #include "collector/store/directory.h"
 #include "gpuprobe/v1/hub.pb.h"
 
@@ -32,7 +31,7 @@ inline constexpr char kInstanceFile[] = "instance.txt";
 // In a folder that a hub has made: whose files it has.
 inline constexpr char kMirroredFile[] = "mirrored.txt";
 
-class Hub {
+class Hub : public Jobs {
  public:
   struct Options {
     std::string job;   // as the launcher tells all hosts
@@ -42,31 +41,19 @@ class Hub {
   static constexpr size_t kMostHosts = 1024;
   static constexpr size_t kMostFiles = 4096;  // of a host
 
-  Hub(Options options, Secret secret, http::Listener listener);
-  ~Hub();
-  Hub(const Hub&) = delete;
-  Hub& operator=(const Hub&) = delete;
+  explicit Hub(Options options) : options_(std::move(options)) {}
 
-  // Answers from now on.
-  void Start();
-  // Ends every connection. Also done by the end of this object.
-  void Stop();
   // Before this call, posts are refused, and their hosts try again. `folder`: the name of this host's own
-  // folder in the directory.
+  // folder in the directory; empty: it records nothing itself.
   void SetDirectory(const std::string& directory, const std::string& folder);
 
-  const http::Address& address() const;
   // Folders of other hosts that have posted. Waits while one is written; how many there are does not.
   std::vector<std::string> folders() const;
   size_t others() const { return others_.load(); }
-  // Requests without the secret, and posts that were refused.
-  uint64_t refused() const { return refused_.load(); }
-
-  // A post of whoever knows the secret.
-  v1::HubAnswer Take(const v1::HubPost& post);
+  bool Has(const std::string& job) override { return job == options_.job; }
+  v1::HubAnswer Take(const v1::HubPost& post) override;
 
  private:
-  class Endpoint;
   struct Host {
     store::Directory directory;
     std::string folder;
@@ -80,13 +67,11 @@ class Hub {
   absl::Status Write(Host& host, const v1::FilePart& part);
 
   const Options options_;
-  std::atomic<uint64_t> refused_ = 0;
   std::atomic<size_t> others_ = 0;
   mutable std::mutex mutex_;
   std::string directory_;  // under the mutex, as all that follows; empty: not known yet
   std::string own_folder_;
-  std::map<uint64_t, Host> hosts_;      // by instance
-  std::unique_ptr<Endpoint> endpoint_;  // the last member: its threads use the others
+  std::map<uint64_t, Host> hosts_;  // by instance
 };
 
 }  // namespace gpuprobe::hub

@@ -68,8 +68,9 @@ void AllHosts::Listen(const hub::Meeting& meeting, const hub::Secret& secret) {
     }
     const hub::Hub::Options options{
         .job = meeting.job, .host = host_, .most_bytes_of_host = kRoomFactor * options_.keep_bytes};
-    hub_.emplace(options, secret, *std::move(listener));
-    hub_->Start();
+    hub_.emplace(options);
+    endpoint_.emplace(*hub_, secret, *std::move(listener));
+    endpoint_->Start();
     return;
   }
   log::SayForPeople(absl::StrCat("gpuprobe: other hosts cannot join: ", why.message(), "\n"));

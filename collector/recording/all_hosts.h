@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collector/analysis/live_status.h"
+#include "collector/hub/endpoint.h"
 #include "collector/hub/hub.h"
 #include "collector/hub/mirror.h"
 #include "collector/recording/options.h"
@@ -83,6 +84,7 @@ class AllHosts {
   std::string own_;        // what it records in; empty: not known yet
   std::string directory_;  // empty: there is none, or it is not known yet
   std::optional<hub::Hub> hub_;
+  std::optional<hub::Endpoint> endpoint_;  // its threads use the hub
   std::optional<hub::Mirror> mirror_;
   std::optional<WholeJobWatch> watch_;
   WholeJob* job_ = nullptr;

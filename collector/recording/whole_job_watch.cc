@@ -11,11 +11,11 @@ namespace gpuprobe::recording {
 
 WholeJobWatch::WholeJobWatch(const std::string& directory, const ChosenMarker& marker,
                              const HangOptions& options, const analysis::ReportInput& input,
-                             const render::Layout& layout)
+                             const render::Layout& layout, const std::string& heading)
     : job_(
           directory, marker, options,
-          [this](const std::string& text) {
-            if (job_.hosts().size() > 1) log::SayForPeople(text);
+          [this, heading](const std::string& text) {
+            if (job_.hosts().size() > 1) log::SayForPeople(heading + text);
           },
           layout),
       input_(input) {}

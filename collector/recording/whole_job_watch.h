@@ -19,10 +19,11 @@ namespace gpuprobe::recording {
 
 class WholeJobWatch : public PageSource {
  public:
-  // What is said goes to standard error, once another host than this one records.
-  // `input`: of the reports on its page.
+  // What is said goes to standard error, once another host than this one records. `input`: of the reports on
+  // its page. `heading`: a line before each thing that is said.
   WholeJobWatch(const std::string& directory, const ChosenMarker& marker, const HangOptions& options,
-                const analysis::ReportInput& input, const render::Layout& layout);
+                const analysis::ReportInput& input, const render::Layout& layout,
+                const std::string& heading = "");
   ~WholeJobWatch() override { End(); }
 
   // Starts the thread, so that nothing may be forked afterwards. A second call does nothing.

@@ -19,6 +19,7 @@ NOT_RUN = {
     "cmake": "e2e.install installs the build; the rest made it", "export": "sets a variable for the reader's shell",
     "gpuprobe stacks": "shows a job that runs: e2e.stacks, e2e.native_stacks", "gpuprobe query http": "reads a served run: e2e.served_runs", "gpuprobe trace http": "as query", "gpuprobe diff http": "as query",
     "gpuprobe top": "shows a job that runs: e2e.live, e2e.frozen", "gpuprobe collect": "runs until it is stopped: e2e.node_collector",
+    "gpuprobe hub": "runs until it is stopped: e2e.hub_program",
 }
 SETTINGS = r"(?:[A-Z][A-Z0-9_]*=\S+ )*"
 

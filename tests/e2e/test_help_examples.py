@@ -8,7 +8,7 @@ import harness
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SMALL_TRAINING, wait_until
 
 # Runs until it is stopped: what it says when it is ready.
-UNTIL_STOPPED = {"collect": b"collecting on", "report DIR --serve": b"serving", "top": None}
+UNTIL_STOPPED = {"collect": b"collecting on", "hub": b"hub on", "report DIR --serve": b"serving", "top": None}
 
 
 def examples(text):
@@ -29,6 +29,8 @@ class HelpExamples(harness.EndToEndTest):
         words = [GPUPROBE if i == 0 else {"DIR": self.recorded, "PID": str(os.getpid())}.get(word, word) for i, word in enumerate(shlex.split(line))]
         if words[1] == "run":
             words[2:2] = ["--out", os.path.join(cwd, "out")]
+        if words[1] == "hub":
+            words += ["--listen", "127.0.0.1:0"]
         for option in ("--http", "--serve"):
             if option in words:
                 words.insert(words.index(option) + 1, "127.0.0.1:0")

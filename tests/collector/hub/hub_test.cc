@@ -43,15 +43,29 @@ void Append(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::app) << text;
 }
 
-std::unique_ptr<Hub> MakeHub(uint16_t port = 0) {
-  absl::StatusOr<http::Listener> listener = http::Listener::Open({.host = "127.0.0.1", .port = port});
-  EXPECT_TRUE(listener.ok()) << listener.status();
-  return std::make_unique<Hub>(Hub::Options{.job = "job", .host = "n1", .most_bytes_of_host = kMost},
-                               Secret(kToken), *std::move(listener));
-}
+// A hub that listens.
+struct Served {
+  explicit Served(uint16_t port = 0, uint64_t most_bytes = kMost)
+      : hub({.job = "job", .host = "n1", .most_bytes_of_host = most_bytes}),
+        endpoint(hub, Secret(kToken), ListenOn(port)) {}
+
+  static http::Listener ListenOn(uint16_t port) {
+    absl::StatusOr<http::Listener> listener = http::Listener::Open({.host = "127.0.0.1", .port = port});
+    EXPECT_TRUE(listener.ok()) << listener.status();
+    return *std::move(listener);
+  }
+  uint16_t Start(const std::string& directory) {
+    hub.SetDirectory(directory, "n1");
+    endpoint.Start();
+    return endpoint.address().port;
+  }
+
+  Hub hub;
+  Endpoint endpoint;
+};
 
 struct Posts {
-  Posts() { hub->SetDirectory(folder.path(), "n1"); }
+  Posts() { hub.SetDirectory(folder.path(), "n1"); }
 
   v1::HubAnswer Post(const std::string& name, uint64_t offset, const std::string& data, bool whole = false) {
     v1::HubPost post = Empty();
@@ -60,7 +74,7 @@ struct Posts {
     part.set_offset(offset);
     part.set_data(data);
     part.set_whole(whole);
-    return hub->Take(post);
+    return hub.Take(post);
   }
   v1::HubPost Empty() {
     v1::HubPost post;
@@ -72,7 +86,7 @@ struct Posts {
   }
 
   testing::TempDir folder;
-  std::unique_ptr<Hub> hub = MakeHub();
+  Hub hub{{.job = "job", .host = "n1", .most_bytes_of_host = kMost}};
   uint64_t sequence = 0;
 };
 
@@ -103,7 +117,7 @@ TEST(Hub, AppliesAPostOnce) {
   part.set_name("live.json");
   part.set_whole(true);
   part.set_data("of before");
-  posts.hub->Take(again);
+  posts.hub.Take(again);
   EXPECT_EQ(Read(posts.folder.File("n2/live.json")), "first");
 }
 
@@ -113,14 +127,14 @@ TEST(Hub, ForgetsWhatTheHostHasDroppedAndThatItRecords) {
   posts.Post("live.json", 0, "{}", true);
   v1::HubPost post = posts.Empty();
   for (const char* name : {"rank-2.0002.gpr", "totals-0002.gpt", "live.json"}) post.add_names(name);
-  EXPECT_EQ(posts.hub->Take(post).have_size(), 3);
+  EXPECT_EQ(posts.hub.Take(post).have_size(), 3);
   EXPECT_FALSE(std::filesystem::exists(posts.folder.File("n2/rank-2.gpr")));
   v1::HubPost last = posts.Empty();
   for (const char* name : {"rank-2.0002.gpr", "totals-0002.gpt"}) last.add_names(name);
-  EXPECT_EQ(posts.hub->Take(last).have_size(), 3) << "its collector has finished, and may have more to send";
+  EXPECT_EQ(posts.hub.Take(last).have_size(), 3) << "its collector has finished, and may have more to send";
   v1::HubPost end = posts.Empty();
   end.set_ended(true);
-  EXPECT_EQ(posts.hub->Take(end).have_size(), 2);
+  EXPECT_EQ(posts.hub.Take(end).have_size(), 2);
   EXPECT_FALSE(std::filesystem::exists(posts.folder.File("n2/live.json")));
   EXPECT_EQ(Read(posts.folder.File("n2/rank-2.0002.gpr")), "abc") << "all else stays";
 }
@@ -135,9 +149,9 @@ TEST(Hub, RefusesWithAReason) {
   EXPECT_EQ(posts.Post("rank-2.gpr", kMost, "x").refused(), "a host may have 0 MiB here");
   v1::HubPost other = posts.Empty();
   other.set_job("another");
-  EXPECT_EQ(posts.hub->Take(other).refused(), "this is the hub of another job");
-  const std::unique_ptr<Hub> early = MakeHub();
-  EXPECT_EQ(early->Take(posts.Empty()).refused(), "nothing is recorded on the hub's host yet");
+  EXPECT_EQ(posts.hub.Take(other).refused(), "this is the hub of another job");
+  Hub early({.job = "job", .host = "n1"});
+  EXPECT_EQ(early.Take(posts.Empty()).refused(), "nothing is recorded on the hub's host yet");
 }
 
 TEST(Hub, GivesEachCollectorAFolderOfItsOwn) {
@@ -148,16 +162,16 @@ TEST(Hub, GivesEachCollectorAFolderOfItsOwn) {
     v1::HubPost post = posts.Empty();
     post.set_instance(static_cast<uint64_t>(instance));
     post.set_host(host);
-    EXPECT_EQ(posts.hub->Take(post).refused(), "");
+    EXPECT_EQ(posts.hub.Take(post).refused(), "");
   }
-  EXPECT_EQ(posts.hub->folders(), (std::vector<std::string>{"n2", "n2-2", "n1-2", "a_b_.._c", "host-"}));
+  EXPECT_EQ(posts.hub.folders(), (std::vector<std::string>{"n2", "n2-2", "n1-2", "a_b_.._c", "host-"}));
   // One that records into the directory itself.
   std::filesystem::create_directory(posts.folder.File("n3"));
   Append(posts.folder.File("n3/instance.txt"), "0000000000000007\n");
   v1::HubPost shared = posts.Empty();
   shared.set_instance(7);
   shared.set_host("n3");
-  EXPECT_TRUE(posts.hub->Take(shared).shared());
+  EXPECT_TRUE(posts.hub.Take(shared).shared());
 }
 
 int ConnectTo(uint16_t port) {
@@ -205,13 +219,8 @@ void AwaitThat(const std::function<bool()>& holds) {
 
 TEST(Mirror, SendsAllOfALargeFileAndWhatComesLater) {
   testing::TempDir folder;
-  absl::StatusOr<http::Listener> listener = http::Listener::Open({.host = "127.0.0.1", .port = 0});
-  ASSERT_TRUE(listener.ok());
-  Hub hub({.job = "job", .host = "n1", .most_bytes_of_host = uint64_t{1} << 30}, Secret(kToken),
-          *std::move(listener));
-  hub.SetDirectory(folder.path(), "n1");
-  hub.Start();
-  Host host(hub.address().port);
+  Served served(0, uint64_t{1} << 30);
+  Host host(served.Start(folder.path()));
   std::string large(size_t{11} << 20, '\0');  // more than a post
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 2654435761U >> 11U);
   Append(host.folder.File("rank-2.gpr"), large);
@@ -230,10 +239,8 @@ TEST(Mirror, SendsAllOfALargeFileAndWhatComesLater) {
 
 TEST(Mirror, GoesOnWithAHubThatBeganAgain) {
   testing::TempDir folder;
-  std::unique_ptr<Hub> hub = MakeHub();
-  const uint16_t port = hub->address().port;
-  hub->SetDirectory(folder.path(), "n1");
-  hub->Start();
+  auto hub = std::make_unique<Served>();
+  const uint16_t port = hub->Start(folder.path());
   Host host(port);
   Append(host.folder.File("rank-2.gpr"), "before ");
   host.mirror.Begin(host.folder.path());
@@ -241,9 +248,8 @@ TEST(Mirror, GoesOnWithAHubThatBeganAgain) {
   hub.reset();
   Append(host.folder.File("rank-2.gpr"), "meanwhile ");
   AwaitThat([&] { return host.mirror.state().phase == Mirror::Phase::kSearching; });
-  hub = MakeHub(port);
-  hub->SetDirectory(folder.path(), "n1");
-  hub->Start();
+  hub = std::make_unique<Served>(port);
+  hub->Start(folder.path());
   AwaitThat([&] { return Read(folder.File("n2/rank-2.gpr")) == "before meanwhile "; });
   Append(host.folder.File("rank-2.gpr"), "after");
   EXPECT_TRUE(host.mirror.End(milliseconds(10'000)).all_sent);
@@ -252,14 +258,12 @@ TEST(Mirror, GoesOnWithAHubThatBeganAgain) {
 
 TEST(Mirror, SendsNothingToWhoDoesNotProveThatItKnowsTheSecret) {
   testing::TempDir folder;
-  std::unique_ptr<Hub> hub = MakeHub();
-  hub->SetDirectory(folder.path(), "n1");
-  hub->Start();
-  Host host(hub->address().port, "another-secret-of-these-tests");
+  auto hub = std::make_unique<Served>();
+  Host host(hub->Start(folder.path()), "another-secret-of-these-tests");
   Append(host.folder.File("rank-2.gpr"), "private");
   host.mirror.Begin(host.folder.path());
   AwaitThat([&] { return !host.mirror.state().why.empty(); });
-  EXPECT_EQ(hub->refused(), 0U) << "it did not even try";
+  EXPECT_EQ(hub->endpoint.refused(), 0U) << "it did not even try";
   hub.reset();
   const Mirror::State end = host.mirror.End(milliseconds(0));
   EXPECT_FALSE(end.all_sent);
@@ -268,20 +272,21 @@ TEST(Mirror, SendsNothingToWhoDoesNotProveThatItKnowsTheSecret) {
 }
 
 TEST(Mirror, KnowsAHubOfAnotherJob) {
-  const std::unique_ptr<Hub> hub = MakeHub();
-  hub->Start();
-  const Meeting meeting{.host = "127.0.0.1", .first_port = hub->address().port, .ports = 1, .job = "another"};
+  Served hub;
+  hub.endpoint.Start();
+  const Meeting meeting{
+      .host = "127.0.0.1", .first_port = hub.endpoint.address().port, .ports = 1, .job = "another"};
   const absl::StatusOr<std::string> found = FindHub(meeting, Secret(kToken));
   EXPECT_NE(found.status().message().find("is the hub of another job"), std::string::npos) << found.status();
 }
 
 TEST(Mirror, IsNotFooledByAProofThatIsPassedOn) {
-  const std::unique_ptr<Hub> hub = MakeHub();
-  hub->Start();
+  Served hub;
+  hub.endpoint.Start();
   absl::StatusOr<http::Listener> before = http::Listener::Open({.host = "127.0.0.1", .port = 0});
   ASSERT_TRUE(before.ok());
   const uint16_t port = before->address().port;
-  std::thread relay([&] { PassOn(before->fd(), hub->address().port); });
+  std::thread relay([&] { PassOn(before->fd(), hub.endpoint.address().port); });
   const absl::StatusOr<std::string> found =
       FindHub({.host = "127.0.0.1", .first_port = port, .ports = 1, .job = "job"}, Secret(kToken));
   relay.join();

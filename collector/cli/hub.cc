@@ -1,0 +1,103 @@
+#include <poll.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "collector/cli/checks.h"
+#include "collector/cli/command.h"
+#include "collector/cli/screen.h"
+#include "collector/cli/shared_options.h"
+#include "collector/hub/endpoint.h"
+#include "collector/hub/protocol.h"
+#include "collector/hub/secret.h"
+#include "collector/log/log.h"
+#include "collector/recording/hub_jobs.h"
+#include "collector/recording/several_hosts.h"
+#include "collector/recording/signals.h"
+#include "collector/store/directory.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+constexpr char kHub[] = "hub";
+constexpr int kEveryMs = 500;
+
+struct HubOptions {
+  std::string listen = absl::StrCat("0.0.0.0:", hub::kPort);
+  std::string out = "gpuprobe-runs";
+  uint64_t host_disk = 2 * KeepOption::kDefaultBytes;
+  RankOptions rank_options;
+  ColorOption color;
+};
+
+int Serve(const HubOptions& options) {
+  absl::StatusOr<recording::SignalFd> signals = recording::SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
+  if (!signals.ok()) return Fail(kHub, signals.status(), kFailed);
+  absl::StatusOr<hub::Secret> secret = hub::Secret::Find();
+  if (!secret.ok()) return Fail(kHub, secret.status(), kFailed);
+  const absl::StatusOr<http::Address> address = http::ParseAddress(options.listen);
+  if (!address.ok()) return Fail(kHub, absl::StrCat("--listen: ", address.status().message()), kUsage);
+  if (const absl::StatusOr<store::Directory> out = store::Directory::Make(options.out); !out.ok())
+    return Fail(kHub, out.status(), kFailed);
+  absl::StatusOr<http::Listener> listener = http::Listener::Open(*address);
+  if (!listener.ok()) return Fail(kHub, listener.status(), kFailed);
+  const std::string host = recording::NameOfThisHost();
+  recording::HubJobs jobs({.out = options.out,
+                           .host = host,
+                           .most_bytes_of_host = options.host_disk,
+                           .hangs = options.rank_options,
+                           .layout = render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color))},
+                          [](const std::string& text) { log::SayForPeople(text); });
+  if (absl::Status s = jobs.Resume(); !s.ok()) return Fail(kHub, s, kFailed);
+  {
+    hub::Endpoint endpoint(jobs, *secret, *std::move(listener));
+    endpoint.Start();
+    SayError(absl::StrCat("hub on ", endpoint.address().Text(), " (secret: ", secret->origin(),
+                          "); on every host of a job: GPUPROBE_HUB=", host, ":", endpoint.address().port));
+    bool stop = false;
+    while (!stop) {  // NOLINT(bugprone-infinite-loop): a signal sets it
+      pollfd waits = {.fd = signals->fd(), .events = POLLIN, .revents = 0};
+      if (poll(&waits, 1, kEveryMs) > 0) signals->ReadAll([&](const signalfd_siginfo&) { stop = true; });
+      jobs.Tick();
+    }
+  }
+  jobs.End();
+  if (const size_t left = jobs.jobs(); left > 0)
+    SayError(absl::StrCat(left, left == 1 ? " job is" : " jobs are",
+                          " not over: their hosts go on recording, and gpuprobe hub --out ", options.out,
+                          " goes on with them"));
+  return kDone;
+}
+
+}  // namespace
+
+int HubMain(const Arguments& arguments) {
+  CLI::App app(
+      "Receives what the hosts of all jobs record that name it with GPUPROBE_HUB, watches each job, and "
+      "reports it "
+      "when it is over",
+      "gpuprobe hub");
+  HubOptions options;
+  app.add_option("--listen", options.listen, absl::StrCat("address to listen on [", options.listen, "]"))
+      ->check(NotEmpty())
+      ->option_text("ADDRESS");
+  app.add_option("--out", options.out,
+                 absl::StrCat("parent of the jobs' run directories [", options.out, "]"))
+      ->check(NotEmpty());
+  app.add_option("--host-disk", options.host_disk,
+                 "disk space for one host of a job; beyond it, what the host sends is refused [4GiB]")
+      ->transform(Size(KeepOption::kSmallestBytes, uint64_t{1} << 50))
+      ->option_text("SIZE");
+  options.rank_options.AddTo(app);
+  options.color.AddTo(app);
+  if (const auto code = Parse(app, arguments)) return *code;
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a full disk
+  return Serve(options);
+}
+
+}  // namespace gpuprobe::cli

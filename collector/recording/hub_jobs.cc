@@ -1,0 +1,181 @@
+#include "collector/recording/hub_jobs.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "collector/recording/version.h"
+#include "collector/render/json_report.h"
+#include "collector/store/run_directory.h"
+#include "collector/store/run_files.h"
+
+namespace gpuprobe::recording {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kJobFile[] = "job.txt";
+constexpr size_t kMostNameBytes = 512;
+
+std::string FirstLine(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// Of a launcher's words, which are one line in all that we know.
+bool IsName(const std::string& job) {
+  return !job.empty() && job.size() <= kMostNameBytes &&
+         std::none_of(job.begin(), job.end(), [](char c) { return c == '\n' || c == '\0'; });
+}
+
+// Whether the host of this folder has not ended, as far as it was heard lately.
+bool MayRecord(const fs::path& folder) {
+  std::error_code error;
+  const auto written = fs::last_write_time(folder / store::kLiveFile, error);
+  return !error && fs::file_time_type::clock::now() - written < HubJobs::kGivenUp;
+}
+
+}  // namespace
+
+std::shared_ptr<HubJobs::Job> HubJobs::Add(const std::string& name, store::Directory directory) {
+  auto job = std::make_shared<Job>(
+      std::move(directory),
+      hub::Hub::Options{
+          .job = name, .host = options_.host, .most_bytes_of_host = options_.most_bytes_of_host});
+  job->hub.SetDirectory(job->directory.path(), "");
+  jobs_[name] = job;
+  return job;
+}
+
+absl::StatusOr<std::shared_ptr<HubJobs::Job>> HubJobs::JobOf(const std::string& name) {
+  if (const auto known = jobs_.find(name); known != jobs_.end()) return known->second;
+  if (!IsName(name)) return absl::InvalidArgumentError("that is no name of a job");
+  if (jobs_.size() >= kMostJobs)
+    return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostJobs, " jobs at a time already"));
+  const std::string shown(absl::StripAsciiWhitespace(name));
+  const std::string folder = fs::path(store::DefaultRunDirectory(shown, NowNs())).filename();
+  absl::StatusOr<store::Directory> made = store::Directory::MakeNew(absl::StrCat(options_.out, "/", folder));
+  if (!made.ok()) return made.status();
+  if (absl::Status s = made->Lock(); !s.ok()) return s;
+  if (absl::Status s = made->WriteFile(kJobFile, absl::StrCat(name, "\n")); !s.ok()) return s;
+  return Add(name, *std::move(made));
+}
+
+absl::Status HubJobs::Resume() {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator it(options_.out, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (fs::exists(it->path() / kJobFile, ignored) && !fs::exists(it->path() / render::kReportFile, ignored))
+      found.push_back(it->path());
+  }
+  // The latest attempt first: others of that name get a report, and nothing more.
+  std::sort(found.rbegin(), found.rend());
+  const std::lock_guard lock(mutex_);
+  for (const fs::path& path : found) {
+    const std::string name = FirstLine(path / kJobFile);
+    if (!IsName(name) || jobs_.contains(name) || jobs_.size() >= kMostJobs) continue;
+    absl::StatusOr<store::Directory> directory = store::Directory::Make(path);
+    if (!directory.ok()) return directory.status();
+    if (absl::Status s = directory->Lock(); !s.ok()) return s;
+    say_(absl::StrCat("gpuprobe: goes on with ", path.string(), "\n"));
+    Add(name, *std::move(directory));
+  }
+  return absl::OkStatus();
+}
+
+bool HubJobs::Has(const std::string& job) { return IsName(job); }
+
+v1::HubAnswer HubJobs::Take(const v1::HubPost& post) {
+  std::shared_ptr<Job> job;
+  {
+    const std::lock_guard lock(mutex_);
+    absl::StatusOr<std::shared_ptr<Job>> found = JobOf(post.job());
+    if (!found.ok()) {
+      v1::HubAnswer answer;
+      answer.set_host(options_.host);
+      answer.set_refused(std::string(found.status().message()));
+      return answer;
+    }
+    job = *std::move(found);
+  }
+  return job->hub.Take(post);
+}
+
+analysis::ReportInput HubJobs::Input() const {
+  analysis::ReportInput input;
+  input.collector_version = Version();
+  input.hang_after_ns = options_.hangs.after_ns();
+  input.link_peak = options_.hangs.link_peak;
+  return input;
+}
+
+bool HubJobs::Look(Job& job) {
+  if (!job.watch.has_value()) {
+    job.watch.emplace(job.directory.path(), ChosenMarker(), options_.hangs, Input(), options_.layout,
+                      absl::StrCat("gpuprobe: in ", job.directory.path(), ":\n"));
+    job.watch->Begin();
+  }
+  const absl::StatusOr<store::RunFiles> files = store::ListRun(job.directory.path(), store::Dropped::kAllow);
+  const std::vector<std::string> hosts = files.ok() ? files->hosts : std::vector<std::string>();
+  for (const std::string& host : hosts) {
+    if (job.said.insert(host).second)
+      say_(absl::StrCat("gpuprobe: ", host, " records into ", job.directory.path(), "\n"));
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const bool records = std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+    return MayRecord(fs::path(job.directory.path()) / host);
+  });
+  if (records) job.last_recording = now;
+  return now < job.last_recording + kLinger;
+}
+
+void HubJobs::Conclude(Job& job) {
+  WholeJob& whole = job.watch->End();
+  if (whole.hosts().empty()) return;  // nothing of it came but its name
+  const std::string& path = job.directory.path();
+  const absl::StatusOr<analysis::Report> report = whole.Finish(Input());
+  if (!report.ok()) {
+    say_(absl::StrCat("gpuprobe: ", path, ": no report: ", report.status().message(), "\n"));
+    return;
+  }
+  const auto ranks = report->conditions.ranks_heard;
+  say_(absl::StrCat("gpuprobe: over: ", ranks, ranks == 1 ? " rank on " : " ranks on ", whole.hosts().size(),
+                    whole.hosts().size() == 1 ? " host" : " hosts", "; gpuprobe report ", path, "\n"));
+  if (!report->findings.empty()) say_(options_.layout.Wrap("  ", "  ", report->findings.front().statement));
+}
+
+void HubJobs::Tick() {
+  std::map<std::string, std::shared_ptr<Job>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = jobs_;
+  }
+  for (const auto& [name, job] : all) {
+    if (Look(*job)) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.erase(name);
+    }
+    Conclude(*job);
+  }
+}
+
+void HubJobs::End() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, job] : jobs_) {
+    if (job->watch.has_value()) job->watch->End();
+  }
+}
+
+size_t HubJobs::jobs() const {
+  const std::lock_guard lock(mutex_);
+  return jobs_.size();
+}
+
+}  // namespace gpuprobe::recording

@@ -1,0 +1,92 @@
+// All jobs of a hub that runs by itself: each is a run directory, as if its hosts shared one, watched for
+// hangs and reported when it is over.
+//
+//   gpuprobe-runs/20261127T101500Z-n1_29500/      a job whose ranks meet at n1:29500
+//     job.txt                                     its name, as its launcher tells all hosts
+//     n1/rank-0.gpr ...   n2/rank-8.gpr ...       posted by its hosts
+//     report.html                                 when it is over
+//
+// A job is over when each of its hosts has ended, or has sent nothing for a quarter of an hour. What is
+// posted under its name later is another attempt, with a directory of its own. A hub that ends leaves jobs as
+// they are, and one that begins in the same directory goes on with them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collector/hub/endpoint.h"
+#include "collector/hub/hub.h"
+#include "collector/recording/options.h"
+#include "collector/recording/whole_job_watch.h"
+#include "collector/render/text_layout.h"
+#include "collector/store/directory.h"
+
+namespace gpuprobe::recording {
+
+class HubJobs : public hub::Jobs {
+ public:
+  static constexpr size_t kMostJobs = 64;  // at a time
+  // Of hosts that have ended, while others may not have joined.
+  static constexpr std::chrono::seconds kLinger{10};
+  static constexpr std::chrono::minutes kGivenUp{15};
+
+  struct Options {
+    std::string out;   // parent of the jobs' directories
+    std::string host;  // name of this one
+    uint64_t most_bytes_of_host = 0;
+    HangOptions hangs;
+    render::Layout layout;
+  };
+  // For people, a line or more with their ends.
+  using Say = std::function<void(const std::string& text)>;
+
+  HubJobs(Options options, Say say) : options_(std::move(options)), say_(std::move(say)) {}
+
+  // Goes on with the jobs that another hub left in `out`. Before any post.
+  absl::Status Resume();
+
+  bool Has(const std::string& job) override;
+  v1::HubAnswer Take(const v1::HubPost& post) override;
+
+  // Reports jobs that are over; call about once a second, from one thread.
+  void Tick();
+  // Ends all watches; jobs that are not over stay without a report. After the last post.
+  void End();
+  size_t jobs() const;
+
+ private:
+  struct Job {
+    Job(store::Directory made, const hub::Hub::Options& options) : directory(std::move(made)), hub(options) {}
+
+    store::Directory directory;
+    hub::Hub hub;
+    std::optional<WholeJobWatch> watch;  // of Tick's thread, as all that follows
+    std::set<std::string> said;          // hosts that have joined
+    std::chrono::steady_clock::time_point last_recording = std::chrono::steady_clock::now();
+  };
+
+  // Under the mutex.
+  absl::StatusOr<std::shared_ptr<Job>> JobOf(const std::string& name);
+  std::shared_ptr<Job> Add(const std::string& name, store::Directory directory);
+  // False if the job is over.
+  bool Look(Job& job);
+  void Conclude(Job& job);
+  analysis::ReportInput Input() const;
+
+  const Options options_;
+  const Say say_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Job>> jobs_;  // by name; under the mutex
+};
+
+}  // namespace gpuprobe::recording
