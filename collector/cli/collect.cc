@@ -244,7 +244,7 @@ void LeaveFolder(CollectOptions& options) {
 // For the processes of this user that found no collector: a run for each of their jobs.
 int CollectAutostarted(const CollectOptions& options) {
   recording::JobRecorder jobs(
-      {.ranks = options.rank_options, .marker = options.marker, .processes_tell = true},
+      {.ranks = options.rank_options, .marker = options.marker, .processes_tell = true, .joins_hosts = true},
       [&](const v1::Hello& hello) { return FindPlace(hello, options); }, [](const std::string&) {});
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket, [&](const v1::Hello& hello, std::string_view raw) { return jobs.Open(hello, raw); },

@@ -390,10 +390,11 @@ int RunMain(const Arguments& arguments) {
     return Fail(kRun, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
   }
   const auto variable = [](const char* name) -> const char* { return std::getenv(name); };
-  if (recording::SpansHosts(command, variable)) {
-    auto meeting = recording::FindMeeting(command, variable);
-    if (!meeting.ok()) return Fail(kRun, meeting.status(), kUsage);
-    options.meeting = *std::move(meeting);
+  const bool spans_hosts = recording::SpansHosts(command, variable);
+  auto meeting = recording::FindMeeting(command, variable, spans_hosts);
+  if (!meeting.ok()) return Fail(kRun, meeting.status(), kUsage);
+  options.meeting = *std::move(meeting);
+  if (spans_hosts) {
     options.out_of_all_hosts = options.out;
     if (!options.out.empty()) options.out = recording::FolderOfThisHost(options.out);
   }

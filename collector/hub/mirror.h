@@ -32,6 +32,7 @@ struct Meeting {
   uint16_t first_port = 0;
   uint16_t ports = 1;
   std::string job;
+  bool alone = false;  // the job is on one host, which sends it to a hub that somebody named
 
   // "n1:9461"
   std::string Text() const;

@@ -45,7 +45,7 @@ AllHosts::AllHosts(Options options) : options_(std::move(options)), host_(NameOf
       log::SayForPeople(absl::StrCat("gpuprobe: hosts are not joined: ", secret.status().message(), "\n"));
     return;
   }
-  if (IsThisHost(meeting.host)) Listen(meeting, *secret);
+  if (!meeting.alone && IsThisHost(meeting.host)) Listen(meeting, *secret);
   if (!hub_.has_value()) mirror_.emplace(meeting, *secret, host_);
 }
 
@@ -107,7 +107,9 @@ void AllHosts::SayTrouble() {
   const hub::Mirror::State state = mirror_->state();
   if (state.phase == hub::Mirror::Phase::kSending && state.why.empty() && !said_hub_) {
     said_hub_ = true;
-    log::SayForPeople(absl::StrCat("gpuprobe: ", state.hub_host, " shows all hosts of this job\n"));
+    log::SayForPeople(
+        absl::StrCat("gpuprobe: ", state.hub_host,
+                     options_.meeting->alone ? " receives this job\n" : " shows all hosts of this job\n"));
   }
   if (said_trouble_ || state.why.empty() || std::chrono::steady_clock::now() < began_ + kTroubleAfter) return;
   said_trouble_ = true;
@@ -136,6 +138,7 @@ void AllHosts::End(std::chrono::milliseconds patience) {
 }
 
 std::string AllHosts::WhereReported() const {
+  if (options_.meeting.has_value() && options_.meeting->alone) return "";
   std::string shows = sent_.phase == hub::Mirror::Phase::kSearching || !sent_.all_sent ? "" : sent_.hub_host;
   if (shows.empty() && !directory_.empty() && !watch_.has_value()) {
     shows = HostOfRankZero(directory_);
@@ -147,6 +150,10 @@ std::string AllHosts::WhereReported() const {
 }
 
 std::string AllHosts::WhyAlone() const {
+  if (options_.meeting.has_value() && options_.meeting->alone)
+    return sent_.all_sent ? absl::StrCat("gpuprobe: ", sent_.hub_host, " reports on this job, too\n")
+                          : absl::StrCat("gpuprobe: this job is not all at ", options_.meeting->Text(),
+                                         sent_.why.empty() ? "" : absl::StrCat(" (", sent_.why, ")"), "\n");
   std::string text = "gpuprobe: this host's part of the job";
   if (!sent_.why.empty())
     absl::StrAppend(&text, ", which is not all at ", options_.meeting->Text(), " (", sent_.why, ")");

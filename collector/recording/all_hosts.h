@@ -69,9 +69,9 @@ class AllHosts {
   // The directory of all hosts.
   const std::string& directory() const { return directory_; }
   const analysis::ReportInput& input() const { return options_.input; }
-  // Where all hosts are reported, in a line for people, after End; empty: nowhere.
+  // Where all hosts are reported, in a line for people, after End; empty: nowhere, or there is one.
   std::string WhereReported() const;
-  // Why this host's report has to stand for itself, in a line for people.
+  // What there is to say below this host's report, which stands for itself, in a line for people.
   std::string WhyAlone() const;
 
  private:

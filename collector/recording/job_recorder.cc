@@ -72,9 +72,11 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> JobRecorder::Open(const v1::H
 
 // In a thread: names are looked up, and the hub is asked.
 void JobRecorder::JoinHosts(Run& run, const v1::Hello& hello) {
-  if (run.of_all_hosts.empty() || run.knows_hosts || !analysis::HasRank(hello.identity())) return;
-  run.knows_hosts = true;
+  if (!options_.joins_hosts || run.knows_hosts) return;
   LaunchedJob job = LaunchedJobOf(hello.identity());
+  const bool shares_directory = !run.of_all_hosts.empty() && analysis::HasRank(hello.identity());
+  if (!job.meeting.has_value() && !shares_directory) return;
+  run.knows_hosts = true;
   AllHosts::Options options{.out = run.of_all_hosts,
                             .meeting = std::move(job.meeting),
                             .token = std::move(job.token),

@@ -34,8 +34,7 @@ class JobRecorder {
     store::Directory directory;  // locked
     uint64_t keep_bytes;
     bool unfinished = false;  // it holds a run whose collector died, to go on with
-    // The directory that it is in, if other hosts of the job have folders there, too: then the job's hosts
-    // find each other (all_hosts.h). Empty: the job is on one host, or is recorded for this one only.
+    // The directory that it is in, if other hosts of the job have folders there, too.
     std::string of_all_hosts = "";
   };
   using FindPlace = std::function<absl::StatusOr<Place>(const v1::Hello& hello)>;
@@ -44,6 +43,7 @@ class JobRecorder {
     HangOptions ranks;
     ChosenMarker marker;
     bool processes_tell = false;  // the first process of each job says where its run is
+    bool joins_hosts = false;     // the hosts of a job find each other (all_hosts.h)
   };
   // `say` gets a line about each run that ends, and the lines of hangs.
   using SayLine = std::function<void(const std::string& text)>;
@@ -68,7 +68,7 @@ class JobRecorder {
   struct Run {
     std::unique_ptr<Recorder> recorder;
     std::string of_all_hosts;
-    bool knows_hosts = false;  // a rank has come, whose launcher says where they meet
+    bool knows_hosts = false;  // a process has come that says where they meet
     std::future<std::unique_ptr<AllHosts>> joining;
     std::unique_ptr<AllHosts> hosts;  // after that; uses the recorder
   };

@@ -18,16 +18,19 @@ LaunchedJob LaunchedJobOf(const v1::Identity& identity) {
   if (ParentOf(identity.pid()) == 0) return {};
   const auto pid = static_cast<pid_t>(identity.pid());
   const std::map<std::string, std::string> variables = observe::VariablesOf(pid);
+  const std::vector<std::string> command = observe::CommandOf(pid);
   const auto variable = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   };
   LaunchedJob job;
-  job.spans_hosts = SpansHosts(observe::CommandOf(pid), variable);
-  // Only of ranks: a launcher's own command names the job in another way, and may be seen on some hosts only.
-  if (!job.spans_hosts || !analysis::HasRank(identity)) return job;
+  job.spans_hosts = SpansHosts(command, variable);
+  // Of several hosts' ranks only: a launcher's own command names the job in another way, and may be seen on
+  // some hosts only.
+  if (job.spans_hosts && !analysis::HasRank(identity)) return job;
   if (const char* token = variable(hub::Secret::kVariable); token != nullptr) job.token = token;
-  const auto meeting = FindMeeting({}, variable);
+  const auto meeting =
+      FindMeeting(job.spans_hosts ? std::vector<std::string>() : command, variable, job.spans_hosts);
   if (meeting.ok()) job.meeting = *meeting;
   return job;
 }

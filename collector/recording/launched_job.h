@@ -11,7 +11,7 @@ namespace gpuprobe::recording {
 
 struct LaunchedJob {
   bool spans_hosts = false;
-  std::optional<hub::Meeting> meeting;  // nullopt: the process is no rank of a launcher that says it
+  std::optional<hub::Meeting> meeting;  // nullopt: there is none, or the process is no rank
   std::string token;                    // GPUPROBE_HUB_TOKEN
 };
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,8 @@
 #include "absl/strings/str_split.h"
 #include "collector/http/address.h"
 #include "collector/hub/protocol.h"
+#include "collector/hub/secret.h"
+#include "collector/recording/several_hosts.h"
 #include "proto/launchers.h"
 
 namespace gpuprobe::recording {
@@ -99,6 +102,14 @@ hub::Meeting MeetingOfVariables(Lookup variable) {
   return meeting;
 }
 
+// "n1 torchrun 1f9a0c3e", of a job that is on this host only.
+std::string NameOfOwnJob(const std::vector<std::string>& command) {
+  constexpr size_t kRandomBytes = 4;
+  const std::string program =
+      command.empty() ? "" : std::filesystem::path(command.front()).filename().string();
+  return absl::StrCat(NameOfThisHost(), " ", program, " ", hub::RandomHex(kRandomBytes));
+}
+
 bool IsLoopback(const std::string& host) { return host == "localhost" || http::NamesLoopback(host); }
 
 }  // namespace
@@ -142,7 +153,7 @@ bool IsThisHost(const std::string& name) {
 }
 
 absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(const std::vector<std::string>& command,
-                                                        Lookup variable) {
+                                                        Lookup variable, bool spans_hosts) {
   const std::string asked = ValueOf(variable, kHubVariable);
   if (asked == "off") return std::nullopt;
   hub::Meeting meeting = MeetingOfCommand(command);
@@ -162,10 +173,12 @@ absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(const std::vector<std::s
     meeting.host = place.host;
     meeting.first_port = static_cast<uint16_t>(port);
     meeting.ports = 1;
+    meeting.alone = !spans_hosts;
+    if (meeting.alone) meeting.job = NameOfOwnJob(command);
     return meeting;
   }
   // Hosts cannot meet on an address that each has for itself.
-  if (meeting.host.empty() || IsLoopback(meeting.host)) return std::nullopt;
+  if (!spans_hosts || meeting.host.empty() || IsLoopback(meeting.host)) return std::nullopt;
   meeting.first_port = hub::kPort;
   meeting.ports = hub::kPorts;
   return meeting;

@@ -17,10 +17,12 @@ namespace gpuprobe::recording {
 
 inline constexpr char kHubVariable[] = "GPUPROBE_HUB";
 
-// Of a job that spans hosts (several_hosts.h). nullopt: the launcher does not say, says a loopback name, or
-// the variable GPUPROBE_HUB is "off". InvalidArgument if that is neither this nor HOST or HOST:PORT.
+// `spans_hosts`: whether the job does (several_hosts.h); one that does not has a meeting only if GPUPROBE_HUB
+// names it, and a name that no other job has. nullopt: the launcher does not say, says a loopback name, or
+// the variable is "off". InvalidArgument if that is neither this nor HOST or HOST:PORT.
 absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(
-    const std::vector<std::string>& command, absl::FunctionRef<const char*(const char* name)> variable);
+    const std::vector<std::string>& command, absl::FunctionRef<const char*(const char* name)> variable,
+    bool spans_hosts);
 
 // "n1" of "n[1-4,7],m3": the first of Slurm's list of nodes.
 std::string FirstNode(const std::string& list);

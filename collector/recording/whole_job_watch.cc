@@ -15,7 +15,7 @@ WholeJobWatch::WholeJobWatch(const std::string& directory, const ChosenMarker& m
     : job_(
           directory, marker, options,
           [this, heading](const std::string& text) {
-            if (job_.hosts().size() > 1) log::SayForPeople(heading + text);
+            if (job_.hosts().size() > 1 || !heading.empty()) log::SayForPeople(heading + text);
           },
           layout),
       input_(input) {}

@@ -20,7 +20,7 @@ namespace gpuprobe::recording {
 class WholeJobWatch : public PageSource {
  public:
   // What is said goes to standard error, once another host than this one records. `input`: of the reports on
-  // its page. `heading`: a line before each thing that is said.
+  // its page. `heading`: a line before each thing that is said, then also of one host.
   WholeJobWatch(const std::string& directory, const ChosenMarker& marker, const HangOptions& options,
                 const analysis::ReportInput& input, const render::Layout& layout,
                 const std::string& heading = "");

@@ -111,6 +111,25 @@ class HubProgram(hub_job.HubJob):
         self.assertEqual(os.listdir(self.path("jobs")), [os.path.basename(run)])
         self.end_hub(hub)
 
+    def test_jobs_on_one_host(self):
+        """With `gpuprobe run`, and where the program loads the probe by itself; their reports are where they always are, too."""
+        hub = self.start_hub()
+        os.mkdir(self.path("runtime"), 0o700)
+        env = {"GPUPROBE_HUB": HUB, "GPUPROBE_HUB_TOKEN": hub_job.TOKEN, "HOME": self.home("n1"), "XDG_RUNTIME_DIR": self.path("runtime"), **harness.PATIENT}
+        alone = [hub_job.DDP_TRAIN, "--steps", "60"]
+        ran = self.run_on("n1", [GPUPROBE, "run", "--", *alone], env=env, cwd=self.home("n1"))
+        self.assertEqual(ran.returncode, 0, str(ran))
+        self.assertRegex(ran.stderr.decode(), r"(?s)gpuprobe: 1 rank on 1 GPU of n1 .*\ngpuprobe: n3 reports on this job, too\n$")
+        loaded = self.run_on("n1", alone, env={**env, "CUDA_INJECTION64_PATH": harness.LIBRARY, "GPUPROBE_SOCKET": None}, cwd=self.home("n1"))
+        self.assertEqual(loaded.returncode, 0, str(loaded))
+        runs = harness.wait_until(lambda: len(found := re.findall(r"over: 1 rank on 1 host; gpuprobe report (\S+)\n", hub.so_far().decode())) == 2 and found, "two jobs")
+        recorded = sorted(glob.glob(os.path.join(self.home("n1"), "gpuprobe-runs", "*")))
+        for run, original in zip(runs, recorded, strict=True):
+            self.assertEqual(self.logs_in(os.path.join(run, "n1")), self.logs_in(original))
+            self.assertIn("-n1_ddp_train_", run)
+            self.assert_no_loss(self.report(run))
+        self.end_hub(hub)
+
     def test_what_it_refuses(self):
         def refused(*options, out=self.path("jobs"), status=1, **env):
             finished = self.run_on(HUB, [GPUPROBE, "hub", "--out", out, *options], env={"GPUPROBE_HUB_TOKEN": hub_job.TOKEN, "HOME": self.home(HUB), **env})

@@ -14,11 +14,14 @@ namespace {
 using Variables = std::map<std::string, std::string>;
 
 absl::StatusOr<std::optional<hub::Meeting>> Find(const std::vector<std::string>& command,
-                                                 const Variables& variables) {
-  return FindMeeting(command, [&](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  });
+                                                 const Variables& variables, bool spans_hosts = true) {
+  return FindMeeting(
+      command,
+      [&](const char* name) -> const char* {
+        const auto found = variables.find(name);
+        return found == variables.end() ? nullptr : found->second.c_str();
+      },
+      spans_hosts);
 }
 
 // "HOST PORT+PORTS JOB"; "-": none.
@@ -71,6 +74,18 @@ TEST(Rendezvous, CanBeSaidOrSwitchedOff) {
     EXPECT_EQ(Meeting(command, {{"GPUPROBE_HUB", wrong}}),
               std::string("GPUPROBE_HUB must be HOST, HOST:PORT or off, got \"") + wrong + "\"");
   }
+}
+
+TEST(Rendezvous, OfAJobOnOneHostIsWhereItIsSaid) {
+  EXPECT_FALSE(Find({"app"}, {{"MASTER_ADDR", "n1"}}, false)->has_value());
+  EXPECT_FALSE(Find({"app"}, {{"GPUPROBE_HUB", "off"}}, false)->has_value());
+  const Variables named = {{"GPUPROBE_HUB", "n9"}, {"MASTER_ADDR", "n1"}};
+  const auto one = Find({"/usr/bin/torchrun", "train.py"}, named, false);
+  ASSERT_TRUE(one.ok() && one->has_value());
+  EXPECT_TRUE((*one)->alone);
+  EXPECT_EQ((*one)->host, "n9");
+  EXPECT_NE((*one)->job.find(" torchrun "), std::string::npos) << (*one)->job;
+  EXPECT_NE((*one)->job, (*Find({"/usr/bin/torchrun", "train.py"}, named, false))->job);
 }
 
 TEST(Rendezvous, IsNowhereWithoutAnAddressThatHostsShare) {
