@@ -35,7 +35,9 @@ absl::Status WholeJob::Look() {
   }
   absl::Status read = run_.Look(*job_);
   if (job_->processes().empty()) return read;
-  hang_watch_.Tick(*job_, NowNs(), MonotonicNs());
+  clocks_.Look(*job_, NowNs());
+  for (const std::string& line : clocks_.TakeLines()) say_(line);
+  if (clocks_.agree()) hang_watch_.Tick(*job_, NowNs(), MonotonicNs());
   SaySilentHosts();
   status_ = live_watch_.Look(*job_, NowNs());
   status_.hangs = hang_watch_.Statements();

@@ -18,6 +18,7 @@
 #include "collector/http/document_builder.h"
 #include "collector/model/job/job_model.h"
 #include "collector/recording/hang_watch.h"
+#include "collector/recording/host_clocks.h"
 #include "collector/recording/options.h"
 #include "collector/render/text_layout.h"
 #include "collector/store/growing_run.h"
@@ -62,6 +63,7 @@ class WholeJob {
   std::unique_ptr<model::JobModel> job_ = std::make_unique<model::JobModel>();
   HangWatch::Say say_;
   HangWatch hang_watch_;
+  HostClocks clocks_;
   analysis::LiveWatch live_watch_;
   analysis::LiveStatus status_;
   std::set<std::string> silent_;  // hosts of which that was said
