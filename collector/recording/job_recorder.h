@@ -35,7 +35,7 @@ class JobRecorder {
     uint64_t keep_bytes;
     bool unfinished = false;  // it holds a run whose collector died, to go on with
     // The directory that it is in, if other hosts of the job have folders there, too.
-    std::string of_all_hosts = "";
+    std::string of_all_hosts = {};
   };
   using FindPlace = std::function<absl::StatusOr<Place>(const v1::Hello& hello)>;
 
