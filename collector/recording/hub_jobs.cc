@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr char kJobFile[] = "job.txt";
 constexpr size_t kMostNameBytes = 512;
+constexpr size_t kMostShownBytes = 80;  // of a directory's name
 
 std::string FirstLine(const fs::path& path) {
   std::ifstream file(path);
@@ -57,7 +58,7 @@ absl::StatusOr<std::shared_ptr<HubJobs::Job>> HubJobs::JobOf(const std::string& 
   if (!IsName(name)) return absl::InvalidArgumentError("that is no name of a job");
   if (jobs_.size() >= kMostJobs)
     return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostJobs, " jobs at a time already"));
-  const std::string shown(absl::StripAsciiWhitespace(name));
+  const std::string shown(absl::StripAsciiWhitespace(name).substr(0, kMostShownBytes));
   const std::string folder = fs::path(store::DefaultRunDirectory(shown, NowNs())).filename();
   absl::StatusOr<store::Directory> made = store::Directory::MakeNew(absl::StrCat(options_.out, "/", folder));
   if (!made.ok()) return made.status();

@@ -31,7 +31,7 @@ class CuptiTools(harness.EndToEndTest):
                     self.assertEqual(probed.outcome, plain.outcome, str(probed))
                     self.assertEqual(collector.stop().returncode, 0)
                     report = self.report(collector.out)
-                    self.assertEqual([rank["kernels"]["count"] for rank in report["ranks"]], [kernels])
+                    self.assertEqual([rank["kernels"]["count"] for rank in report["ranks"]], [kernels], f"{report['trust']}\n{probed}")
                     self.assert_no_loss(report)
         return plain
 
