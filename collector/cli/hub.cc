@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
+#include "collector/http/encryption.h"
 #include "collector/hub/endpoint.h"
 #include "collector/hub/protocol.h"
 #include "collector/hub/secret.h"
@@ -45,6 +47,8 @@ int Serve(const HubOptions& options) {
     return Fail(kHub, out.status(), kFailed);
   absl::StatusOr<http::Listener> listener = http::Listener::Open(*address);
   if (!listener.ok()) return Fail(kHub, listener.status(), kFailed);
+  absl::StatusOr<std::shared_ptr<const http::Encryption>> encryption = http::Encryption::Make();
+  if (!encryption.ok()) return Fail(kHub, encryption.status(), kFailed);
   const std::string host = recording::NameOfThisHost();
   recording::HubJobs jobs({.out = options.out,
                            .host = host,
@@ -54,7 +58,7 @@ int Serve(const HubOptions& options) {
                           [](const std::string& text) { log::SayForPeople(text); });
   if (absl::Status s = jobs.Resume(); !s.ok()) return Fail(kHub, s, kFailed);
   {
-    hub::Endpoint endpoint(jobs, *secret, *std::move(listener));
+    hub::Endpoint endpoint(jobs, *secret, *std::move(listener), *std::move(encryption));
     endpoint.Start();
     SayError(absl::StrCat("hub on ", endpoint.address().Text(), " (secret: ", secret->origin(),
                           "); on every host of a job: GPUPROBE_HUB=", host, ":", endpoint.address().port));
@@ -77,9 +81,8 @@ int Serve(const HubOptions& options) {
 
 int HubMain(const Arguments& arguments) {
   CLI::App app(
-      "Receives what the hosts of all jobs record that name it with GPUPROBE_HUB, watches each job, and "
-      "reports it "
-      "when it is over",
+      "Receives the records of every job that names it (GPUPROBE_HUB), watches it, and reports it when it is "
+      "over",
       "gpuprobe hub");
   HubOptions options;
   app.add_option("--listen", options.listen, absl::StrCat("address to listen on [", options.listen, "]"))

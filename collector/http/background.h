@@ -2,16 +2,23 @@
 // processor time that their work costs.
 #pragma once
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <ctime>
 
 namespace gpuprobe::http {
 
-// Lowers the calling thread's priority for good. On Linux a thread has a nice value of its own.
+// Lowers the calling thread's priority for good, and keeps SIGPIPE from it: OpenSSL writes to sockets whose
+// other end has gone. On Linux a thread has a nice value of its own.
 inline void RunInBackground() {
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
   constexpr int kNice = 10;
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
 }

@@ -10,7 +10,15 @@
 
 namespace gpuprobe::http {
 
-Connection::~Connection() { close(fd_); }
+Connection::Connection(int fd, const ConnectionLimits& limits, const Encryption* encryption)
+    : fd_(fd), limits_(limits) {
+  if (encryption != nullptr) encrypted_.emplace(fd, *encryption);
+}
+
+Connection::~Connection() {
+  encrypted_.reset();
+  close(fd_);
+}
 
 bool Connection::Await(short events, Clock::time_point until) const {
   for (;;) {
@@ -24,13 +32,26 @@ bool Connection::Await(short events, Clock::time_point until) const {
   }
 }
 
+bool Connection::Await(EncryptedSocket::Needs needs, Clock::time_point until) const {
+  if (needs == EncryptedSocket::Needs::kEnd) return false;
+  return Await(needs == EncryptedSocket::Needs::kInput ? POLLIN : POLLOUT, until);
+}
+
 bool Connection::Fill(Clock::time_point until) {
+  used_ = filled_ = 0;
+  if (encrypted_.has_value()) {
+    for (;;) {
+      const EncryptedSocket::Needs needs = encrypted_->Read(buffer_, sizeof(buffer_), filled_);
+      if (needs == EncryptedSocket::Needs::kNothing) return Clock::now() < until;
+      filled_ = 0;
+      if (!Await(needs, until)) return false;
+    }
+  }
   for (;;) {
     if (!Await(POLLIN, until)) return false;
     const ssize_t n = recv(fd_, buffer_, sizeof(buffer_), 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (n <= 0) return false;
-    used_ = 0;
     filled_ = static_cast<size_t>(n);
     return true;
   }
@@ -64,6 +85,13 @@ ssize_t Connection::read(char* data, size_t size) {
 
 ssize_t Connection::write(const char* data, size_t size) {
   const Clock::time_point until = std::min(answer_until_, Clock::now() + limits_.write_stall);
+  while (encrypted_.has_value()) {
+    size_t done = 0;
+    const EncryptedSocket::Needs needs = encrypted_->Write(data, size, done);
+    if (needs == EncryptedSocket::Needs::kNothing)
+      return Clock::now() < answer_until_ ? static_cast<ssize_t>(done) : -1;
+    if (!Await(needs, until)) return -1;
+  }
   for (;;) {
     const ssize_t n = send(fd_, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) return Clock::now() < answer_until_ ? n : -1;

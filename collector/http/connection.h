@@ -8,8 +8,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "collector/http/encryption.h"
 #include "collector/http/library.h"
 
 namespace gpuprobe::http {
@@ -33,8 +35,8 @@ class Connection : public httplib::Stream {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Owns `fd`, which does not block.
-  Connection(int fd, const ConnectionLimits& limits) : fd_(fd), limits_(limits) {}
+  // Owns `fd`, which does not block. `encryption`: outlives it; null: the connection is not encrypted.
+  Connection(int fd, const ConnectionLimits& limits, const Encryption* encryption = nullptr);
   ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -65,8 +67,10 @@ class Connection : public httplib::Stream {
  private:
   bool Fill(Clock::time_point until);
   bool Await(short events, Clock::time_point until) const;
+  bool Await(EncryptedSocket::Needs needs, Clock::time_point until) const;
 
   int fd_;
+  std::optional<EncryptedSocket> encrypted_;
   ConnectionLimits limits_;
   bool is_owners_ = false;
   bool takes_body_ = false;

@@ -99,7 +99,8 @@ class Library : public httplib::Server {
 
 class Connections::Impl {
  public:
-  explicit Impl(Listener listener) : listener_(std::move(listener)) {}
+  Impl(Listener listener, std::shared_ptr<const Encryption> encryption)
+      : listener_(std::move(listener)), encryption_(std::move(encryption)) {}
   ~Impl() { Stop(); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -125,8 +126,8 @@ class Connections::Impl {
 
  private:
   struct Client {
-    Client(int its_fd, const ConnectionLimits& limits, Peer its_peer)
-        : fd(its_fd), connection(its_fd, limits), peer(std::move(its_peer)) {}
+    Client(int its_fd, const ConnectionLimits& limits, const Encryption* encryption, Peer its_peer)
+        : fd(its_fd), connection(its_fd, limits, encryption), peer(std::move(its_peer)) {}
     int fd;
     Connection connection;
     Peer peer;
@@ -190,7 +191,7 @@ class Connections::Impl {
       }
     }
     const ConnectionLimits limits = is_brief ? ConnectionLimits::Brief() : ConnectionLimits{};
-    Client& client = clients_.emplace_back(fd, limits, std::move(peer));
+    Client& client = clients_.emplace_back(fd, limits, encryption_.get(), std::move(peer));
     client.connection.SetOwners(client.peer.is_owner);
     try {
       client.thread = std::thread([this, &client] { Serve(client); });
@@ -230,6 +231,7 @@ class Connections::Impl {
   }
 
   Listener listener_;
+  std::shared_ptr<const Encryption> encryption_;
   Library library_;
   Service* service_ = nullptr;
   int wake_fd_ = -1;
@@ -239,7 +241,8 @@ class Connections::Impl {
   std::thread accepting_;
 };
 
-Connections::Connections(Listener listener) : impl_(std::make_unique<Impl>(std::move(listener))) {}
+Connections::Connections(Listener listener, std::shared_ptr<const Encryption> encryption)
+    : impl_(std::make_unique<Impl>(std::move(listener), std::move(encryption))) {}
 Connections::~Connections() = default;
 
 void Connections::Start(Service& service) { impl_->Start(service); }

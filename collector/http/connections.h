@@ -6,14 +6,16 @@
 #include <memory>
 
 #include "collector/http/address.h"
+#include "collector/http/encryption.h"
 #include "collector/http/service.h"
 
 namespace gpuprobe::http {
 
 class Connections {
  public:
-  // Listens without accepting: it has no thread before Start.
-  explicit Connections(Listener listener);
+  // Listens without accepting: it has no thread before Start. `encryption`: null: connections are not
+  // encrypted.
+  explicit Connections(Listener listener, std::shared_ptr<const Encryption> encryption = nullptr);
   ~Connections();
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;

@@ -46,6 +46,10 @@ absl::Status FetchInPieces(const std::string& url, const std::string& path,
         return !refused;
       });
   if (refused) return absl::CancelledError("the answer was not taken");
+  // Somebody listens there, as a job's hub does, and speaks something else.
+  if (!result && status == 0 && result.error() == httplib::Error::Read)
+    return absl::NotFoundError(
+        absl::StrCat(url, " does not answer over HTTP: it serves no run of gpuprobe's"));
   if (!result)
     return absl::UnavailableError(
         absl::StrCat(url, status == 0 ? " does not answer" : " stopped in the middle of an answer"));

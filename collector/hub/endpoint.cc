@@ -13,8 +13,11 @@ namespace gpuprobe::hub {
 
 class Endpoint::Impl : public http::Service {
  public:
-  Impl(Jobs& jobs, Secret secret, http::Listener listener)
-      : jobs_(jobs), secret_(std::move(secret)), connections_(std::move(listener)) {}
+  Impl(Jobs& jobs, Secret secret, http::Listener listener, std::shared_ptr<const http::Encryption> encryption)
+      : jobs_(jobs),
+        secret_(std::move(secret)),
+        fingerprint_(encryption->fingerprint()),
+        connections_(std::move(listener), std::move(encryption)) {}
 
   // Whoever lacks the secret gets no byte of a body read.
   size_t MostBodyBytes(const httplib::Request& request) override {
@@ -54,19 +57,22 @@ class Endpoint::Impl : public http::Service {
     const std::string job = request.get_param_value("job");
     if (!jobs_.Has(job)) return http::Refuse(response, kConflict, "this is the hub of another job");
     response.status = kOk;
-    response.set_header(kSignatureHeader, secret_.Sign(kProof, ProofText(request.get_param_value("nonce"),
-                                                                         job, connections_.address().port)));
+    const std::string text =
+        ProofText(request.get_param_value("nonce"), job, connections_.address().port, fingerprint_);
+    response.set_header(kSignatureHeader, secret_.Sign(kProof, text));
     response.set_content("{}\n", http::kJson);
   }
 
   Jobs& jobs_;
   const Secret secret_;
+  const std::string fingerprint_;
   std::atomic<uint64_t> refused_ = 0;
   http::Connections connections_;  // the last member: its threads use the others
 };
 
-Endpoint::Endpoint(Jobs& jobs, Secret secret, http::Listener listener)
-    : impl_(std::make_unique<Impl>(jobs, std::move(secret), std::move(listener))) {}
+Endpoint::Endpoint(Jobs& jobs, Secret secret, http::Listener listener,
+                   std::shared_ptr<const http::Encryption> encryption)
+    : impl_(std::make_unique<Impl>(jobs, std::move(secret), std::move(listener), std::move(encryption))) {}
 
 Endpoint::~Endpoint() { impl_->connections().Stop(); }
 

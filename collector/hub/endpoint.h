@@ -1,4 +1,5 @@
-// The HTTP of a hub: proves that it knows the secret, and hands on the posts of whoever knows it, too.
+// The HTTPS of a hub: proves that it knows the secret and that its certificate is its own, and hands on the
+// posts of whoever knows the secret, too.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <string>
 
 #include "collector/http/address.h"
+#include "collector/http/encryption.h"
 #include "collector/hub/secret.h"
 #include "gpuprobe/v1/hub.pb.h"
 
@@ -24,7 +26,8 @@ class Jobs {
 class Endpoint {
  public:
   // `jobs` outlives it. Answers from Start on.
-  Endpoint(Jobs& jobs, Secret secret, http::Listener listener);
+  Endpoint(Jobs& jobs, Secret secret, http::Listener listener,
+           std::shared_ptr<const http::Encryption> encryption);
   // Ends every connection.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;

@@ -1,6 +1,8 @@
 #include "collector/hub/mirror.h"
 
 #include <fcntl.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "collector/http/background.h"
+#include "collector/http/encryption.h"
 #include "collector/http/library.h"
 #include "collector/hub/hub.h"
 #include "collector/hub/protocol.h"
@@ -37,15 +40,46 @@ constexpr milliseconds kAnswerPatience{10'000};
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr size_t kNonceBytes = 16;
 
-std::unique_ptr<httplib::Client> ClientOf(const std::string& url) {
-  auto client = std::make_unique<httplib::Client>(url);
-  client->set_connection_timeout(kConnectPatience);
-  client->set_read_timeout(kAnswerPatience);
-  client->set_write_timeout(kAnswerPatience);
-  client->set_keep_alive(true);
-  client->set_tcp_nodelay(true);
-  return client;
-}
+// A client that talks to one certificate only: that of this fingerprint, or the first that it sees.
+class PinnedClient {
+ public:
+  explicit PinnedClient(const FoundHub& hub) : fingerprint_(hub.fingerprint), client_(hub.url) {
+    client_.set_connection_timeout(kConnectPatience);
+    client_.set_read_timeout(kAnswerPatience);
+    client_.set_write_timeout(kAnswerPatience);
+    client_.set_keep_alive(true);
+    client_.set_tcp_nodelay(true);
+    // No authority knows it: its fingerprint is what counts.
+    client_.enable_server_certificate_verification(false);
+    SSL_CTX* const context = client_.ssl_context();
+    SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+    SSL_CTX_set_cert_verify_callback(context, Check, this);
+  }
+  PinnedClient(const PinnedClient&) = delete;
+  PinnedClient& operator=(const PinnedClient&) = delete;
+
+  httplib::Client& client() { return client_; }
+  // Of the server that has answered.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+  static std::shared_ptr<httplib::Client> Make(const FoundHub& hub) {
+    auto pinned = std::make_shared<PinnedClient>(hub);
+    httplib::Client* const client = &pinned->client_;
+    return {std::move(pinned), client};
+  }
+
+ private:
+  static int Check(X509_STORE_CTX* seen, void* self) {
+    std::string& known = static_cast<PinnedClient*>(self)->fingerprint_;
+    const std::string fingerprint = http::FingerprintOf(X509_STORE_CTX_get0_cert(seen));
+    if (known.empty()) known = fingerprint;
+    return !fingerprint.empty() && known == fingerprint ? 1 : 0;
+  }
+
+  std::string fingerprint_;
+  httplib::Client client_;
+};
 
 uint64_t RandomNumber() {
   uint64_t number = 0;
@@ -59,17 +93,17 @@ std::string Meeting::Text() const {
   return absl::StrCat(absl::StrContains(host, ":") ? absl::StrCat("[", host, "]") : host, ":", first_port);
 }
 
-absl::StatusOr<std::string> FindHub(const Meeting& meeting, const Secret& secret) {
+absl::StatusOr<FoundHub> FindHub(const Meeting& meeting, const Secret& secret) {
   absl::Status why;
   for (uint16_t i = 0; i < meeting.ports; ++i) {
     Meeting at = meeting;
     at.first_port = static_cast<uint16_t>(meeting.first_port + i);
-    const std::string url = absl::StrCat("http://", at.Text());
-    const std::unique_ptr<httplib::Client> client = ClientOf(url);
+    FoundHub hub{.url = absl::StrCat("https://", at.Text()), .fingerprint = ""};
+    PinnedClient pinned(hub);
     const std::string nonce = RandomHex(kNonceBytes);
     const auto asked = std::chrono::steady_clock::now();
     const httplib::Result result =
-        client->Get(kPath, httplib::Params{{"job", meeting.job}, {"nonce", nonce}}, {});
+        pinned.client().Get(kPath, httplib::Params{{"job", meeting.job}, {"nonce", nonce}}, {});
     if (!result) {
       why.Update(absl::UnavailableError(absl::StrCat(at.Text(), " does not answer")));
       // A port that is closed says so at once; of a host that is away, every port is.
@@ -80,10 +114,12 @@ absl::StatusOr<std::string> FindHub(const Meeting& meeting, const Secret& secret
       why = absl::NotFoundError(absl::StrCat(at.Text(), " is the hub of another job"));
       continue;
     }
+    hub.fingerprint = pinned.fingerprint();
     const bool proved =
-        result->status == kOk && secret.HasSigned(kProof, ProofText(nonce, meeting.job, at.first_port),
-                                                  result->get_header_value(kSignatureHeader));
-    if (proved) return url;
+        result->status == kOk &&
+        secret.HasSigned(kProof, ProofText(nonce, meeting.job, at.first_port, hub.fingerprint),
+                         result->get_header_value(kSignatureHeader));
+    if (proved) return hub;
     why = result->status == kOk
               ? absl::PermissionDeniedError(
                     absl::StrCat(at.Text(), " has another token than this host: both need the same one in ",
@@ -239,14 +275,14 @@ absl::StatusOr<v1::HubAnswer> Mirror::Post(const v1::HubPost& post) {
 
 bool Mirror::Send(bool ended) {
   if (hub_ == nullptr) {
-    const absl::StatusOr<std::string> found = FindHub(meeting_, secret_);
+    const absl::StatusOr<FoundHub> found = FindHub(meeting_, secret_);
     if (!found.ok()) {
       if (why_not_.ok() || !absl::IsUnavailable(found.status())) why_not_ = found.status();
       Note(Phase::kSearching, std::string(why_not_.message()), false);
       return false;
     }
     if (absl::IsUnavailable(why_not_)) why_not_ = absl::OkStatus();
-    SetHub(ClientOf(*found));
+    SetHub(PinnedClient::Make(*found));
     knows_sizes_ = false;
     sent_.clear();
   }

@@ -38,9 +38,14 @@ struct Meeting {
   std::string Text() const;
 };
 
-// Finds the hub: it proves that it knows the secret and has the job. The URL of the server, or why there is
-// none.
-absl::StatusOr<std::string> FindHub(const Meeting& meeting, const Secret& secret);
+struct FoundHub {
+  std::string url;          // of the server
+  std::string fingerprint;  // of its certificate
+};
+
+// Finds the hub: it proves that it knows the secret and has the job, and that the certificate is its own. Why
+// there is none, if so.
+absl::StatusOr<FoundHub> FindHub(const Meeting& meeting, const Secret& secret);
 
 class Mirror {
  public:

@@ -7,8 +7,9 @@
 
 namespace gpuprobe::hub {
 
-std::string ProofText(const std::string& nonce, const std::string& job, uint16_t port) {
-  return absl::StrCat(nonce, "\n", port, "\n", job);
+std::string ProofText(const std::string& nonce, const std::string& job, uint16_t port,
+                      const std::string& fingerprint) {
+  return absl::StrCat(nonce, "\n", port, "\n", fingerprint, "\n", job);
 }
 
 bool IsGrowing(const std::string& name) {

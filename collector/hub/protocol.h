@@ -1,6 +1,8 @@
-// What both ends of a hub's HTTP agree on besides the messages in hub.proto.
+// What both ends of a hub's HTTP agree on besides the messages in hub.proto. It is HTTPS with a certificate
+// that the hub makes when it starts.
 //
-//   GET /v1/hub?job=JOB&nonce=HEX      200: the hub of that job; its header has the nonce and its port signed
+//   GET /v1/hub?job=JOB&nonce=HEX      200: the hub of that job; its header has the nonce, its port and its
+//   certificate's fingerprint signed
 //   POST /v1/hub                       a HubPost, whose digest is signed in the headers; a HubAnswer,
 //   likewise
 #pragma once
@@ -30,9 +32,10 @@ inline constexpr char kProof[] = "proof";
 inline constexpr char kPost[] = "post";
 inline constexpr char kAnswer[] = "answer";
 
-// What a hub signs: with the port that it listens on, so that who listens on another one cannot pass a proof
-// on.
-std::string ProofText(const std::string& nonce, const std::string& job, uint16_t port);
+// What a hub signs: with the port that it listens on and its certificate, so that who listens elsewhere, or
+// between it and the host, cannot pass a proof on.
+std::string ProofText(const std::string& nonce, const std::string& job, uint16_t port,
+                      const std::string& fingerprint);
 
 inline constexpr size_t kMostPostBytes = size_t{8} << 20;
 // Of the files in one post.

@@ -1,8 +1,7 @@
 // What proves that two hosts work for the same user: a secret that both have, and that is never sent.
 //
 // Example: a token file in a home directory that both hosts mount. What one host sends has a signature
-// (HMAC-SHA256) that only somebody with the secret can make. It keeps nobody from reading along: the network
-// must be trusted for that.
+// (HMAC-SHA256) that only somebody with the secret can make.
 #pragma once
 
 #include <string>

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/http/address.h"
+#include "collector/http/encryption.h"
 #include "collector/log/log.h"
 #include "collector/recording/several_hosts.h"
 
@@ -66,10 +67,15 @@ void AllHosts::Listen(const hub::Meeting& meeting, const hub::Secret& secret) {
       if (hub::FindHub(at, secret).ok()) return;
       continue;
     }
+    absl::StatusOr<std::shared_ptr<const http::Encryption>> encryption = http::Encryption::Make();
+    if (!encryption.ok()) {
+      why = encryption.status();
+      break;
+    }
     const hub::Hub::Options options{
         .job = meeting.job, .host = host_, .most_bytes_of_host = kRoomFactor * options_.keep_bytes};
     hub_.emplace(options);
-    endpoint_.emplace(*hub_, secret, *std::move(listener));
+    endpoint_.emplace(*hub_, secret, *std::move(listener), *std::move(encryption));
     endpoint_->Start();
     return;
   }

@@ -77,9 +77,9 @@ class ProgramTest : public ::testing::Test {
 };
 
 TEST_F(ProgramTest, WrongUseIsRefusedInOneLine) {
-  ExpectRefused(
-      {"frobnicate"}, 2,
-      "available: run, collect, hub, report, diff, top, stacks, trace, export, query, simulate, help, version");
+  ExpectRefused({"frobnicate"}, 2,
+                "available: run, collect, hub, report, diff, top, stacks, trace, export, query, simulate, "
+                "help, version");
   ExpectRefused({"--frobnicate"}, 2, "--frobnicate");
   ExpectRefused({"report", "--frobnicate", dir_.path()}, 2, "--frobnicate");
   ExpectRefused({"report"}, 2, "DIR is required");

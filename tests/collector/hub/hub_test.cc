@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -43,11 +44,19 @@ void Append(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::app) << text;
 }
 
+std::shared_ptr<const http::Encryption> MadeEncryption() {
+  // OpenSSL writes to sockets whose other end has gone.
+  std::signal(SIGPIPE, SIG_IGN);
+  auto made = http::Encryption::Make();
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
+}
+
 // A hub that listens.
 struct Served {
   explicit Served(uint16_t port = 0, uint64_t most_bytes = kMost)
       : hub({.job = "job", .host = "n1", .most_bytes_of_host = most_bytes}),
-        endpoint(hub, Secret(kToken), ListenOn(port)) {}
+        endpoint(hub, Secret(kToken), ListenOn(port), MadeEncryption()) {}
 
   static http::Listener ListenOn(uint16_t port) {
     absl::StatusOr<http::Listener> listener = http::Listener::Open({.host = "127.0.0.1", .port = port});
@@ -276,7 +285,7 @@ TEST(Mirror, KnowsAHubOfAnotherJob) {
   hub.endpoint.Start();
   const Meeting meeting{
       .host = "127.0.0.1", .first_port = hub.endpoint.address().port, .ports = 1, .job = "another"};
-  const absl::StatusOr<std::string> found = FindHub(meeting, Secret(kToken));
+  const absl::StatusOr<FoundHub> found = FindHub(meeting, Secret(kToken));
   EXPECT_NE(found.status().message().find("is the hub of another job"), std::string::npos) << found.status();
 }
 
@@ -287,7 +296,7 @@ TEST(Mirror, IsNotFooledByAProofThatIsPassedOn) {
   ASSERT_TRUE(before.ok());
   const uint16_t port = before->address().port;
   std::thread relay([&] { PassOn(before->fd(), hub.endpoint.address().port); });
-  const absl::StatusOr<std::string> found =
+  const absl::StatusOr<FoundHub> found =
       FindHub({.host = "127.0.0.1", .first_port = port, .ports = 1, .job = "job"}, Secret(kToken));
   relay.join();
   EXPECT_NE(found.status().message().find("has another token than this host"), std::string::npos)
@@ -297,14 +306,14 @@ TEST(Mirror, IsNotFooledByAProofThatIsPassedOn) {
 // Proves that it is the hub, and does not answer a post before it may.
 class HeldUp : public http::Service {
  public:
-  explicit HeldUp(uint16_t port) : port_(port) {}
+  HeldUp(uint16_t port, std::string fingerprint) : port_(port), fingerprint_(std::move(fingerprint)) {}
   size_t MostBodyBytes(const httplib::Request&) override { return kMostPostBytes; }
   void Answer(const httplib::Request& request, httplib::Response& response, http::Connection&) override {
     if (request.method == "GET") {
       response.status = kOk;
-      response.set_header(
-          kSignatureHeader,
-          Secret(kToken).Sign(kProof, ProofText(request.get_param_value("nonce"), "job", port_)));
+      response.set_header(kSignatureHeader,
+                          Secret(kToken).Sign(kProof, ProofText(request.get_param_value("nonce"), "job",
+                                                                port_, fingerprint_)));
       return response.set_content("{}", http::kJson);
     }
     posted = true;
@@ -317,14 +326,16 @@ class HeldUp : public http::Service {
 
  private:
   uint16_t port_;
+  std::string fingerprint_;
 };
 
 TEST(Mirror, DoesNotWaitForAPostThatIsHeldUp) {
   absl::StatusOr<http::Listener> listener = http::Listener::Open({.host = "127.0.0.1", .port = 0});
   ASSERT_TRUE(listener.ok());
   const uint16_t port = listener->address().port;
-  HeldUp service(port);
-  http::Connections connections(*std::move(listener));
+  const std::shared_ptr<const http::Encryption> encryption = MadeEncryption();
+  HeldUp service(port, encryption->fingerprint());
+  http::Connections connections(*std::move(listener), encryption);
   connections.Start(service);
   Host host(port);
   Append(host.folder.File("rank-2.gpr"), "records");
@@ -335,6 +346,42 @@ TEST(Mirror, DoesNotWaitForAPostThatIsHeldUp) {
   EXPECT_FALSE(end.all_sent);
   EXPECT_NE(end.why.find("does not answer"), std::string::npos) << end.why;
   service.released = true;
+}
+
+// Has the secret, and a certificate that is not the one whose fingerprint it signs: as somebody does who
+// stands between, ends the encryption, and passes everything on.
+TEST(Mirror, IsNotFooledByWhoStandsBetween) {
+  absl::StatusOr<http::Listener> listener = http::Listener::Open({.host = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(listener.ok());
+  const uint16_t port = listener->address().port;
+  HeldUp service(port, MadeEncryption()->fingerprint());
+  http::Connections connections(*std::move(listener), MadeEncryption());
+  connections.Start(service);
+  const absl::StatusOr<FoundHub> found =
+      FindHub({.host = "127.0.0.1", .first_port = port, .ports = 1, .job = "job"}, Secret(kToken));
+  EXPECT_NE(found.status().message().find("has another token than this host"), std::string::npos)
+      << found.status();
+}
+
+// Between two posts, somebody takes the place of the hub at its address.
+TEST(Mirror, PostsToTheCertificateThatWasProvedOnly) {
+  testing::TempDir folder;
+  auto hub = std::make_unique<Served>();
+  const uint16_t port = hub->Start(folder.path());
+  Host host(port);
+  Append(host.folder.File("rank-2.gpr"), "records");
+  host.mirror.Begin(host.folder.path());
+  AwaitThat([&] { return Read(folder.File("n2/rank-2.gpr")) == "records"; });
+  hub.reset();
+  absl::StatusOr<http::Listener> listener = http::Listener::Open({.host = "127.0.0.1", .port = port});
+  ASSERT_TRUE(listener.ok());
+  HeldUp service(port, MadeEncryption()->fingerprint());
+  http::Connections connections(*std::move(listener), MadeEncryption());
+  connections.Start(service);
+  Append(host.folder.File("rank-2.gpr"), " that are secret");
+  AwaitThat([&] { return host.mirror.state().phase == Mirror::Phase::kSearching; });
+  host.mirror.End(milliseconds(300));
+  EXPECT_FALSE(service.posted);
 }
 
 TEST(Secret, SignsEachUseApart) {
