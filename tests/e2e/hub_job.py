@@ -1,5 +1,6 @@
 """A job on hosts that share nothing but a network, each with `gpuprobe run`."""
 import glob
+import json
 import os
 import signal
 
@@ -40,6 +41,10 @@ class HubJob(hosts.Hosts, harness.EndToEndTest):
     def run_of(self, name):
         run, = glob.glob(os.path.join(self.home(name), "gpuprobe-runs", "*"))
         return run
+
+    def ranks_in_top(self, run):
+        shown = self.run_program([GPUPROBE, "top", "--once", "--json", run])
+        return len(json.loads(shown.stdout)["ranks"]) if shown.returncode == 0 else 0
 
     def record(self, **options):
         programs = {name: self.start_host(name, **options) for name in self.holders}

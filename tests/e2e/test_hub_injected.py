@@ -1,13 +1,12 @@
 """Jobs on several hosts whose ranks load the probe by themselves, without `gpuprobe run`: they are one run where the ranks meet."""
 import glob
-import json
 import os
 import signal
 import unittest
 
 import harness
 import hub_job
-from harness import GPUPROBE, LIBRARY
+from harness import LIBRARY
 
 SLOW = 3
 
@@ -77,7 +76,7 @@ class Injected(hub_job.HubJob):
         programs = {name: self.start_host(name, arguments=("--steps", "1000000")) for name in self.holders}
         for name in programs:
             harness.wait_until(lambda name=name: glob.glob(os.path.join(self.home(name), "gpuprobe-runs", "*", name, "*.gpr")), "records")
-        harness.wait_until(lambda: self.ranks_in_top() == 4, "all ranks in top")
+        harness.wait_until(lambda: self.ranks_in_top(self.run_of("n1")) == 4, "all ranks in top")
         for name in programs:
             pid = int(harness.read_file(self.path("runtime", name, "gpuprobe", "collector.sock.lock")))
             os.kill(pid, signal.SIGTERM)
@@ -85,11 +84,6 @@ class Injected(hub_job.HubJob):
             self.finished_run(name)
         self.end(programs)
         self.await_collectors()  # of those that the ranks have started since
-
-    def ranks_in_top(self):
-        run, = glob.glob(os.path.join(self.home("n1"), "gpuprobe-runs", "*"))
-        shown = self.run_program([GPUPROBE, "top", "--once", "--json", run])
-        return len(json.loads(shown.stdout)["ranks"]) if shown.returncode == 0 else 0
 
     def mirrored_in(self, home):
         return glob.glob(os.path.join(home, "gpuprobe-runs", "*", "n2", "rank-2.gpr"))

@@ -97,6 +97,7 @@ class HubProgram(hub_job.HubJob):
         hub = self.start_hub()
         programs = self.start_ranks(arguments=("--steps", "2500"))
         harness.wait_until(lambda: glob.glob(self.path("jobs", "*", "n2", "*.gpr")), "records at the hub")
+        harness.wait_until(lambda: self.ranks_in_top(glob.glob(self.path("jobs", "*"))[0]) == 4, "all ranks in top")
         self.assertIn("gpuprobe: 1 job is not over", self.end_hub(hub))
         hub = self.start_hub()
         self.assertIn("gpuprobe: goes on with ", hub.so_far().decode())
