@@ -85,7 +85,8 @@ absl::Status HubJobs::Resume() {
     if (!directory.ok()) return directory.status();
     if (absl::Status s = directory->Lock(); !s.ok()) return s;
     say_(absl::StrCat("gpuprobe: goes on with ", path.string(), "\n"));
-    Add(name, *std::move(directory));
+    // Its hosts look for the hub every ten seconds.
+    Add(name, *std::move(directory))->last_recording += 2 * kLinger;
   }
   return absl::OkStatus();
 }

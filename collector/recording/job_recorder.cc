@@ -18,6 +18,14 @@ const std::string& JobOf(const v1::Identity& identity) {
   return identity.run().empty() ? identity.job() : identity.run();
 }
 
+// Where no thread can be started, it is done when the result is taken.
+constexpr auto kInThread = std::launch::async | std::launch::deferred;
+
+template <typename T>
+bool HasEnded(const std::future<T>& result) {
+  return result.wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
+}
+
 bool IsChildOf(const v1::Identity& child, const v1::Identity& parent) {
   return child.host() == parent.host() && parent.pid() != 0 && ParentOf(child.pid()) == parent.pid();
 }
@@ -89,7 +97,7 @@ void JobRecorder::JoinHosts(Run& run, const v1::Hello& hello) {
   options.input.collector_version = Version();
   options.input.hang_after_ns = options_.ranks.after_ns();
   options.input.link_peak = options_.ranks.link_peak;
-  run.joining = std::async(std::launch::async, [options = std::move(options)]() mutable {
+  run.joining = std::async(kInThread, [options = std::move(options)]() mutable {
     return std::make_unique<AllHosts>(std::move(options));
   });
 }
@@ -131,8 +139,7 @@ void JobRecorder::Tick() {
   for (auto it = runs_.begin(); it != runs_.end();) {
     Run& run = it->second;
     run.recorder->Tick();
-    if (run.joining.valid() && run.joining.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
-      run.hosts = run.joining.get();
+    if (run.joining.valid() && HasEnded(run.joining)) run.hosts = run.joining.get();
     if (run.hosts != nullptr) {
       run.hosts->Tick(*run.recorder);
       run.hosts->NoteVerdicts(*run.recorder);
@@ -144,15 +151,15 @@ void JobRecorder::Tick() {
     std::erase_if(joined_, [&](const auto& joined) { return joined.second == &run; });
     if (run.knows_hosts) {
       // The others are waited for in a thread, while the ranks of other jobs here report.
-      concluding_.push_back(std::async(
-          std::launch::async, [run = std::move(run)]() mutable { return Conclude(run, AllHosts::kWait); }));
+      concluding_.push_back(
+          std::async(kInThread, [run = std::move(run)]() mutable { return Conclude(run, AllHosts::kWait); }));
     } else {
       Say(Conclude(run, AllHosts::kWait));
     }
     it = runs_.erase(it);
   }
   std::erase_if(concluding_, [&](std::future<std::string>& line) {
-    if (line.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
+    if (!HasEnded(line)) return false;
     Say(line.get());
     return true;
   });

@@ -15,8 +15,8 @@ struct LaunchedJob {
   std::string token;                    // GPUPROBE_HUB_TOKEN
 };
 
-// From the command line and the variables with which the process was started. Of a process in another PID
-// namespace, or of another user, nothing is known.
+// Reads the process's command line and environment. Empty if it is another user's, or in another PID
+// namespace.
 LaunchedJob LaunchedJobOf(const v1::Identity& identity);
 
 // The parent of a process in our PID namespace; 0: not known.
