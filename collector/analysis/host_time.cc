@@ -1,6 +1,7 @@
 #include "collector/analysis/host_time.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -240,6 +241,52 @@ class Lines {
   uint64_t samples_ = 0;
 };
 
+// Where a framework has the loop, all that a program does is done at one line of its own, waits of every kind: that
+// says nothing, and what tells moments apart is the innermost function.
+class OwnLines {
+ public:
+  explicit OwnLines(const HostPlaces& places) {
+    using Samples = std::map<model::HostLine, uint64_t>;
+    Samples samples;
+    Samples inner;
+    std::map<model::HostLine, std::array<uint64_t, model::kIdleCauses>> by_cause;
+    uint64_t all = 0;
+    for (const auto& [key, total] : places.places()) {
+      const HostPlace& place = key.second;
+      if (place.own.function == 0 || place.kind == HostPlace::Kind::kLockHeld) continue;
+      samples[place.own] += total.time.samples;
+      all += total.time.samples;
+      by_cause[place.own][static_cast<size_t>(key.first)] += total.time.samples;
+      if (place.at != place.own) inner[place.at] += total.time.samples;
+    }
+    if (all < kFewest || inner.empty()) return;
+    const auto most_of = [](const Samples& of) {
+      return *std::max_element(of.begin(), of.end(),
+                               [](const auto& a, const auto& b) { return a.second < b.second; });
+    };
+    const auto [line, count] = most_of(samples);
+    const std::array<uint64_t, model::kIdleCauses>& causes = by_cause.at(line);
+    const auto several = std::count_if(causes.begin(), causes.end(),
+                                       [](uint64_t samples_of) { return samples_of >= kFewestOfACause; });
+    if (several >= 2 && static_cast<double>(count) >= kNearlyAll * static_cast<double>(all) &&
+        2 * most_of(inner).second < all)
+      loop_ = line;
+  }
+  HostPlace Telling(HostPlace place) const {
+    if (!loop_.has_value() || place.own != *loop_ || place.kind == HostPlace::Kind::kLockHeld) return place;
+    if (place.at == place.own) place.at = {};
+    place.own = {};
+    return place;
+  }
+
+ private:
+  static constexpr uint64_t kFewest = 20;
+  static constexpr uint64_t kFewestOfACause = 5;
+  static constexpr double kNearlyAll = 0.95;
+
+  std::optional<model::HostLine> loop_;
+};
+
 const model::Distribution& IdleOf(const model::StepStatistics& statistics, IdleCause cause) {
   switch (cause) {
     case IdleCause::kHostBound:
@@ -257,22 +304,56 @@ const model::Distribution& IdleOf(const model::StepStatistics& statistics, IdleC
   }
 }
 
+// How idle time is shared out among places. Recorded calls take what they take. The rest was sampled at
+// moments that know nothing of what the host does: where there are enough of them, each stands for as much of
+// it as any other. What a sample stands for by the clock, the silence up to it, favours long silences and the
+// ends of short ones: forty silences of 5 ms that one sample in four falls into, and one of 500 ms.
+class Shares {
+ public:
+  Shares(double idle_ns, const model::HostTime& all)
+      : rest_ns_(std::max(idle_ns - static_cast<double>(all.measured_ns), 0.0)),
+        weight_(static_cast<double>(all.weight)),
+        by_weight_(all.code_samples >= kFewest) {}
+  double Ns(const model::HostTime& time) const {
+    if (!by_weight_) return static_cast<double>(time.ns);
+    return static_cast<double>(time.measured_ns) + rest_ns_ * static_cast<double>(time.weight) / weight_;
+  }
+
+ private:
+  static constexpr uint64_t kFewest = 3;
+
+  double rest_ns_;
+  double weight_;
+  bool by_weight_;
+};
+
 HostTimeReport HostTimeOf(std::span<const model::Member> members, IdleCause cause) {
   HostTimeReport out{.cause = cause};
   Lines lines;
   double steps = 0;
-  double known_ns = 0;
+  model::HostTime all;
   for (const model::Member& member : members) {
     const model::StepStatistics& statistics = member.steps().statistics();
-    const HostPlaces& places = member.steps().host_places();
     steps += static_cast<double>(statistics.total_ns.count());
     out.ns_per_step += static_cast<double>(IdleOf(statistics, cause).total());
-    out.other_ns_per_step += static_cast<double>(places.other(cause).ns);
+    const HostPlaces& places = member.steps().host_places();
+    all.Add(places.other(cause));
+    for (const auto& [key, total] : places.places()) {
+      if (key.first == cause) all.Add(total.time);
+    }
+  }
+  const Shares shares(out.ns_per_step, all);
+  double known_ns = 0;
+  for (const model::Member& member : members) {
+    const HostPlaces& places = member.steps().host_places();
+    const OwnLines own(places);
+    out.other_ns_per_step += shares.Ns(places.other(cause));
     out.samples += places.other(cause).samples;
     for (const auto& [key, total] : places.places()) {
       if (key.first != cause) continue;
-      lines.Add(*member.process, key.second, static_cast<double>(total.time.ns), total.time.samples);
-      known_ns += static_cast<double>(total.time.ns);
+      const double ns = shares.Ns(total.time);
+      if (ns > 0) lines.Add(*member.process, own.Telling(key.second), ns, total.time.samples);
+      known_ns += ns;
     }
   }
   if (lines.empty() || steps == 0) return out;
@@ -315,13 +396,15 @@ std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<
   }
   for (const uint32_t number : members) {
     const model::Member& member = job.members()[number];
+    const OwnLines own(member.steps().host_places());
     for (const auto& [key, total] : member.steps().host_places().places()) {
       if (key.first == IdleCause::kBlocked) continue;
       for (const HostPlaces::Step& step : total.longest) {
         const uint64_t at = step.index + static_cast<uint64_t>(
                                              job.comparison().alignment().Behind(member.number, step.index));
         if (!wanted.contains({number, at})) continue;
-        lines.Add(*member.process, key.second, static_cast<double>(step.time.ns), step.time.samples);
+        lines.Add(*member.process, own.Telling(key.second), static_cast<double>(step.time.ns),
+                  step.time.samples);
       }
     }
   }
@@ -334,9 +417,10 @@ std::vector<HostPlaceReport> HostPlacesBeyond(const model::Member& member,
                                               std::span<const model::Member> all) {
   const auto lines_of = [](const model::Member& of) {
     Lines lines;
+    const OwnLines own(of.steps().host_places());
     for (const auto& [key, total] : of.steps().host_places().places())
       if (key.first != IdleCause::kBlocked)
-        lines.Add(*of.process, key.second, static_cast<double>(total.time.ns), total.time.samples);
+        lines.Add(*of.process, own.Telling(key.second), static_cast<double>(total.time.ns), total.time.samples);
     return lines;
   };
   const auto steps_of = [](const model::Member& of) {
@@ -390,6 +474,11 @@ bool IsNamed(const HostPlaceReport& place) {
 const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places, std::optional<double> ns) {
   constexpr double kMost = 0.5;
   constexpr uint64_t kFewest = 3;  // fewer samples agree by chance
+  // The fewer there are, the more of them must agree.
+  constexpr uint64_t kFew = 20;
+  constexpr double kMostOfFew = 0.6;
+  constexpr uint64_t kVeryFew = 8;
+  constexpr double kMostOfVeryFew = 0.8;
   // Of silences that launches interrupt, samples stand for the part since the last launch. Where there are so
   // many, and they are so much of it, the rest is as what they show.
   constexpr uint64_t kMany = 8;
@@ -404,6 +493,8 @@ const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places, s
     // One sample may stand for long; what calls and the kernel measure needs none.
     const bool only_sampled = !place.no_cpu && !place.memory_call && place.call.empty();
     if (only_sampled && place.samples <= 1) return nullptr;
+    if (only_sampled && place.of_samples < kFew && share < kMostOfFew) return nullptr;
+    if (only_sampled && place.of_samples < kVeryFew && share < kMostOfVeryFew) return nullptr;
     const double explained_ns = place.ns_per_step / (place.no_cpu ? 1 : std::max(1 - no_cpu, 1e-9));
     const double needed = place.of_samples >= kMany ? kLeast : kMost;
     return !ns.has_value() || explained_ns >= needed * *ns ? &place : nullptr;

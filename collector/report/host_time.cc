@@ -29,9 +29,7 @@ std::string HowSure(const HostPlaceReport& place) {
   if (place.of_samples < kFew)
     return absl::StrCat("in ", place.samples, " of ", place.of_samples,
                         place.of_samples == 1 ? " sample" : " samples");
-  return absl::StrFormat("%.0f %% of %d samples",
-                         100 * static_cast<double>(place.samples) / static_cast<double>(place.of_samples),
-                         place.of_samples);
+  return absl::StrFormat("%.0f %% of %d samples", 100 * place.share, place.of_samples);
 }
 
 }  // namespace gpuprobe::analysis

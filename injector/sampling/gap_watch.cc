@@ -6,8 +6,7 @@ namespace gpuprobe::injector {
 
 namespace {
 
-constexpr uint64_t kShortestRestNs = 7 * GapWatch::kMsNs;
-constexpr uint64_t kLongestRestNs = 13 * GapWatch::kMsNs;
+constexpr uint64_t kUsualRestNs = 10 * GapWatch::kMsNs;
 constexpr uint64_t kIdleRestNs = 1000 * GapWatch::kMsNs;
 constexpr uint64_t kGivenUpRestNs = 100 * GapWatch::kMsNs;  // a first launch is soon noticed
 
@@ -31,13 +30,14 @@ bool GapWatch::Look(uint64_t now_ns, uint64_t launched_ns, Sample* sample) noexc
   return true;
 }
 
-uint64_t GapWatch::RestNs() noexcept {
+uint64_t GapWatch::RestNs(uint64_t pace_ns) noexcept {
   if (silent_ns_ >= kGivenUpNs) return kGivenUpRestNs;
   if (silent_ns_ >= kIdleNs) return kIdleRestNs;
   random_ ^= random_ << 13;
   random_ ^= random_ >> 7;
   random_ ^= random_ << 17;
-  return kShortestRestNs + random_ % (kLongestRestNs - kShortestRestNs + 1);
+  const uint64_t usual_ns = std::max(pace_ns, kUsualRestNs);
+  return usual_ns / 2 + random_ % (usual_ns + 1);
 }
 
 }  // namespace gpuprobe::injector

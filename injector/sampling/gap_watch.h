@@ -1,9 +1,11 @@
 // Decides when the threads of the process are worth a sample, by when the process launched last.
 //
-// A look comes every 10 ms at most, with a jitter, so that it does not beat with the program's steps. If the
-// process has launched nothing for 1 ms, it is in a gap, and each look is a sample; otherwise one look in
-// four is. Example: launches end at 0 ms, looks come at 4, 13 and 25 ms, and launches go on at 30 ms. The
-// three samples stand for 4, 9 and 12 ms of the gap; what follows the last one is in none.
+// Looks come every 10 ms on average, or as seldom as all of them can be paid for, with a jitter. When the next
+// one comes depends on nothing that this one saw: a rest that follows a costly sample would end at the same
+// place of the next step, and some places would never be seen. If the process has launched nothing for 1 ms,
+// it is in a gap, and each look is a sample; otherwise one look in four is. Example: launches end at 0 ms,
+// looks come at 4, 13 and 25 ms, and launches go on at 30 ms. The three samples stand for 4, 9 and 12 ms of
+// the gap; what follows the last one is in none.
 //
 // A process that has not launched for a minute is looked at once a second, and after ten minutes, as before
 // its first launch, not at all. Thread: the probe's own. Allocation: none. Pure: tests feed it any clock.
@@ -32,8 +34,8 @@ class GapWatch {
   bool Look(uint64_t now_ns, uint64_t launched_ns, Sample* sample) noexcept;
   // Nothing was to be sampled until now.
   void Skip(uint64_t now_ns) noexcept { sampled_ns_ = now_ns; }
-  // From the last look to the next.
-  uint64_t RestNs() noexcept;
+  // From the last look to the next, if the budget allows for one every `pace_ns`.
+  uint64_t RestNs(uint64_t pace_ns = 0) noexcept;
 
  private:
   uint64_t sampled_ns_ = 0;  // the latest sample

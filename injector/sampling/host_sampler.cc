@@ -71,7 +71,7 @@ void HostSampler::Tick(const std::atomic<bool>& stop) noexcept {
   ended_cpu_ns_ = ClockNs(CLOCK_THREAD_CPUTIME_ID);
   budget_.TakeCpu(ended_cpu_ns_ - began_ns);
   // Waking up costs as much as a sample: not before there can be one.
-  next_ns_ = monotonic_ns + (live ? std::max(watch_.RestNs(), budget_.RestNs()) : kRestUnlessLiveNs);
+  next_ns_ = monotonic_ns + (live ? std::max(watch_.RestNs(budget_.PaceNs()), budget_.RestNs()) : kRestUnlessLiveNs);
 }
 
 void HostSampler::Look(const std::atomic<bool>& stop, uint64_t monotonic_ns) noexcept {
@@ -226,8 +226,7 @@ bool HostSampler::FindHolder(uint64_t state, Target* target) noexcept {
 void HostSampler::FindPython(Target* targets, size_t count, uint64_t monotonic_ns) noexcept {
   if (unreadable_ == stacks::Unreadable::kNoInterpreter &&
       (searched_ns_ == 0 || monotonic_ns - searched_ns_ >= kBetweenSearchesNs)) {
-    searched_ns_ = monotonic_ns;
-    search_.Look(&python_, &unreadable_);
+    searched_ns_ = search_.Look(&python_, &unreadable_) ? monotonic_ns : 0;
   }
   if (unreadable_ != stacks::Unreadable::kNo) return;
   size_t found = 0;

@@ -63,7 +63,8 @@ struct ObjectList {
 
 bool InterpreterSearch::Look(stacks::PythonProcess* python, stacks::Unreadable* result) noexcept {
   ObjectList list{*this};
-  if (!VisitLoadedObjects(ObjectList::Visit, &list) || !list.changed) return false;
+  if (!VisitLoadedObjects(ObjectList::Visit, &list)) return false;
+  if (!list.changed) return true;
   char program[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", program, sizeof(program));
   size_t named = 0;

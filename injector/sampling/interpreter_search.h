@@ -16,7 +16,7 @@ class InterpreterSearch {
  public:
   static constexpr size_t kMostObjects = 1024;
 
-  // True if the answer may have changed; `python` is then open if `result` is kNo.
+  // False: the process is being forked, so that nothing was looked at. `python` is open if `result` is kNo.
   bool Look(stacks::PythonProcess* python, stacks::Unreadable* result) noexcept;
 
  private:

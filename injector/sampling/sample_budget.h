@@ -5,6 +5,7 @@
 // Thread: the probe's own. Allocation: none. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace gpuprobe::injector {
@@ -16,6 +17,8 @@ class SampleBudget {
   static constexpr int64_t kMostCpuNs = 2'000'000;
   static constexpr int64_t kSampleNs = kSecondNs / 90;
   static constexpr int64_t kMostSamples = 8;
+  static constexpr int64_t kLooksOfMean = 32;
+  static constexpr int64_t kMostOfALookNs = 1'000'000;  // of those that search for an interpreter
 
   // The time by a clock that nobody sets.
   void PassUntil(uint64_t now_ns) noexcept;
@@ -24,13 +27,20 @@ class SampleBudget {
   uint64_t RestNs() const noexcept {
     return cpu_ns_ > 0 ? 0 : static_cast<uint64_t>((1 - cpu_ns_) * kCpuPart);
   }
+  // Between looks, if they cost on average what the last ones cost: at this pace the credit lasts.
+  uint64_t PaceNs() const noexcept { return static_cast<uint64_t>(mean_cpu_ns_ * kCpuPart); }
   void TakeSample() noexcept { samples_ns_ -= kSampleNs; }
-  void TakeCpu(uint64_t ns) noexcept { cpu_ns_ -= static_cast<int64_t>(ns); }
+  // What one look cost.
+  void TakeCpu(uint64_t ns) noexcept {
+    cpu_ns_ -= static_cast<int64_t>(ns);
+    mean_cpu_ns_ += (std::min(static_cast<int64_t>(ns), kMostOfALookNs) - mean_cpu_ns_) / kLooksOfMean;
+  }
 
  private:
   uint64_t last_ns_ = 0;
   int64_t cpu_ns_ = kMostCpuNs;
   int64_t samples_ns_ = kMostSamples * kSampleNs;
+  int64_t mean_cpu_ns_ = 0;
 };
 
 }  // namespace gpuprobe::injector

@@ -74,7 +74,7 @@ std::optional<model::IdleCause> CauseOf(StepPart part) {
 const HostPlaceReport* PlaceOf(const Report& report, StepPart part) {
   const std::optional<model::IdleCause> cause = CauseOf(part);
   const HostTimeReport* time = cause.has_value() ? HostTimeOf(report.host_time, *cause) : nullptr;
-  const HostPlaceReport* place = time == nullptr ? nullptr : ExplainedBy(time->places);
+  const HostPlaceReport* place = time == nullptr ? nullptr : ExplainedBy(time->places, time->ns_per_step);
   return place == nullptr || place->no_cpu ? nullptr : place;
 }
 

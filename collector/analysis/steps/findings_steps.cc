@@ -25,6 +25,7 @@ namespace gpuprobe::analysis {
 namespace {
 
 constexpr size_t kMostPlaces = 4;  // named in a finding
+constexpr double kMostUnknown = 0.25;  // of the time: what is known of less says nothing of the rest
 
 double Share(const model::Summary& part, const model::Summary& whole) {
   return whole.mean > 0 ? part.mean / whole.mean : 0;
@@ -61,16 +62,40 @@ class BlamedRanks {
   std::set<int> slower_;
 };
 
-// The part's length in an ordinary step. If a few steps are long, they have a finding of their own, and what
-// only they contain is left out here.
-double Usual(const Report& report, const model::Summary& part) {
-  return report.long_steps.has_value() ? std::min(part.mean, part.p50) : part.mean;
+using Part = model::Summary StepsReport::*;
+
+// What a few long steps have more of the part than others, as a mean over all steps: they have a finding of
+// their own.
+double InLongSteps(const Report& report, Part part) {
+  using S = StepsReport;
+  using C = LongStepsReport::Content;
+  static constexpr std::pair<Part, double C::*> kParts[] = {
+      {&S::compute_ns, &C::compute_ns},       {&S::exposed_comm_ns, &C::exposed_comm_ns},
+      {&S::copy_ns, &C::copy_ns},             {&S::host_bound_ns, &C::host_bound_ns},
+      {&S::input_ns, &C::input_ns},           {&S::sync_ns, &C::sync_ns},
+      {&S::memory_ns, &C::memory_ns},         {&S::pause_ns, &C::pause_ns},
+      {&S::pause_after_copy_ns, &C::after_copy_ns},
+  };
+  if (!report.long_steps.has_value()) return 0;
+  const LongStepsReport& all = *report.long_steps;
+  const auto found = std::find_if(std::begin(kParts), std::end(kParts),
+                                  [part](const auto& of) { return of.first == part; });
+  if (found == std::end(kParts) || all.compared_steps == 0) return 0;
+  return std::max(all.content.*found->second, 0.0) * static_cast<double>(all.steps.size()) /
+         static_cast<double>(all.compared_steps);
+}
+
+// The part's length in an ordinary step.
+double Usual(const Report& report, const StepsReport& steps, Part part) {
+  const model::Summary& all = steps.*part;
+  if (!report.long_steps.has_value()) return all.mean;
+  return std::max(all.mean - InLongSteps(report, part), std::min(all.mean, all.p50));
 }
 
 // Median over the processes that are not blamed, of two the lower one: one rank's trouble is not the job's.
 // If all are blamed, each for a little, what is left of theirs is the job's. Of several GPUs of a process the
 // one with least of it: while another one works, the host may wait for that.
-double UsualOfRanks(const Report& report, model::Summary StepsReport::*part) {
+double UsualOfRanks(const Report& report, Part part) {
   const BlamedRanks blamed(report);
   const bool all = std::all_of(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) {
     return blamed.Contains(r) || !r.steps.has_value();
@@ -79,7 +104,7 @@ double UsualOfRanks(const Report& report, model::Summary StepsReport::*part) {
   std::map<std::pair<std::string, uint32_t>, double> of_processes;  // with several
   for (const RankReport& r : report.ranks) {
     if (!r.steps.has_value() || (blamed.Contains(r) && !all)) continue;
-    const double own = std::max(Usual(report, (*r.steps).*part) - (all ? blamed.ExplainedNs(r) : 0), 0.0);
+    const double own = std::max(Usual(report, *r.steps, part) - (all ? blamed.ExplainedNs(r) : 0), 0.0);
     if (!r.is_device) {
       usual.push_back(own);
       continue;
@@ -107,7 +132,7 @@ std::string OfTheStep(const Report& report, double ns) { return Percent(ns / rep
 
 // What of the step this part takes, if it takes `least` of it on the median rank. The figure is the step
 // table's, unless single ranks or a few long steps, which have findings of their own, contribute to that.
-std::optional<double> TakenBy(const Report& report, model::Summary StepsReport::*part, double least) {
+std::optional<double> TakenBy(const Report& report, Part part, double least) {
   const double usual_ns = UsualOfRanks(report, part);
   if (usual_ns < least * report.steps->time_ns.mean) return std::nullopt;
   const bool alone = BlamedRanks(report).empty() && !report.long_steps.has_value() && !DrivesSeveral(report);
@@ -134,15 +159,18 @@ struct HostCause {
   const HostPlaceReport* place = nullptr;  // that explains most of it
   std::string besides = {};                // other places; all, if none explains most
   uint64_t samples = 0;
+  double known = 1;  // share of the time of which it is known where the host is
 
   // ": it is in ...", or nothing
   std::string Text() const { return place == nullptr ? "" : absl::StrCat(": ", HostDoesWhat(*place)); }
   // A sentence, or nothing.
   std::string Besides() const {
-    return besides.empty() ? ""
-           : place == nullptr
-               ? absl::StrCat(" The host is in several places (", SampleCount(samples), "): ", besides, ".")
-               : absl::StrCat(" Besides: ", besides, ".");
+    if (besides.empty()) return "";
+    if (place != nullptr) return absl::StrCat(" Besides: ", besides, ".");
+    if (known < kMostUnknown)
+      return absl::StrCat(" Where the host is is known of ", Percent(known), " of the time (",
+                          SampleCount(samples), "), which says nothing of the rest: ", besides, ".");
+    return absl::StrCat(" The host is in several places (", SampleCount(samples), "): ", besides, ".");
   }
 };
 
@@ -153,8 +181,11 @@ constexpr char kNoSamples[] =
 HostCause HostCauseOf(const Report& report, model::IdleCause cause) {
   const HostTimeReport* const time = HostTimeOf(report.host_time, cause);
   if (time == nullptr) return {};
-  const HostPlaceReport* const place = ExplainedBy(time->places);
-  return {.place = place, .besides = PlacesText(time->places, place), .samples = time->samples};
+  const HostPlaceReport* const place = ExplainedBy(time->places, time->ns_per_step);
+  return {.place = place,
+          .besides = PlacesText(time->places, place),
+          .samples = time->samples,
+          .known = 1 - time->not_sampled_ns_per_step / std::max(time->ns_per_step, 1.0)};
 }
 
 // Hosts that waited for what their kernel counts, a CPU or memory: the median rank's share of the time, how

@@ -42,12 +42,17 @@ constexpr KnownCode kKnown[] = {
 // Of a Dataset of the program's own.
 constexpr std::string_view kDatasetFunctions[] = {"__getitem__", "__getitems__", "collate_fn", "collate"};
 
+bool Has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// What a frame in this file does for its caller. An optimizer that is given a closure calls the whole step.
+HostTask Inherited(HostTask of_caller, std::string_view file) {
+  const bool is_step = Has(file, "/torch/nn/modules/") || Has(file, "/torch/autograd/");
+  return of_caller == HostTask::kOptimizes && is_step ? HostTask::kUnknown : of_caller;
+}
+
 HostTask TaskOf(std::string_view function, std::string_view file, bool library) {
-  const auto has = [](std::string_view text, std::string_view part) {
-    return text.find(part) != std::string_view::npos;
-  };
   const auto known = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const KnownCode& code) {
-    return has(file, code.file) && has(function, code.function);
+    return Has(file, code.file) && Has(function, code.function);
   });
   if (known != std::end(kKnown)) return known->task;
   if (library) return HostTask::kUnknown;
@@ -71,8 +76,9 @@ void HostFrames::On(const v1::HostFrame& def, const ProcessNames& names) {
   const HostTask task = TaskOf(names.String(def.function()), names.String(def.file()), library);
   const HostLine at{
       .function = names.Canonical(def.function()), .file = names.Canonical(def.file()), .line = def.line()};
-  frame = {
-      .at = at, .own = library ? caller.own : at, .task = task != HostTask::kUnknown ? task : caller.task};
+  frame = {.at = at,
+           .own = library ? caller.own : at,
+           .task = task != HostTask::kUnknown ? task : Inherited(caller.task, names.String(def.file()))};
 }
 
 }  // namespace gpuprobe::model

@@ -61,6 +61,11 @@ HostAccount::Evidence HostAccount::EvidenceOf(uint64_t from_ns, uint64_t to_ns) 
                    evidence.sampled_ns += end_ns - begin_ns;
                    evidence.loading_ns += sample->place.task == HostTask::kLoads ? end_ns - begin_ns : 0;
                  });
+  for (auto it = After(host_.samples, from_ns); it != host_.samples.end() && it->time_ns <= to_ns; ++it) {
+    if (!it->place.IsNamed()) continue;
+    evidence.looks += it->looks();
+    evidence.loading_looks += it->place.task == HostTask::kLoads ? it->looks() : 0;
+  }
   return evidence;
 }
 
@@ -72,23 +77,28 @@ void HostAccount::Add(IdleCause cause, uint64_t from_ns, uint64_t to_ns, uint64_
                   .launching = cause == IdleCause::kHostBound || cause == IdleCause::kBetween,
                   .continuous = cause == IdleCause::kBetween},
                  [&](uint64_t begin_ns, uint64_t end_ns, const HostSample* sample) {
-                   last_ = nullptr;
                    AddStretch(cause, begin_ns, end_ns, sample);
-                   if (sample == nullptr || last_ == nullptr || sample->time_ns < newest_.time_ns) return;
-                   if (sample->time_ns > newest_.time_ns) CountNewest();
-                   if (newest_.share == nullptr || end_ns - begin_ns > newest_.ns)
-                     newest_ = {
-                         .time_ns = sample->time_ns, .cause = cause, .share = last_, .ns = end_ns - begin_ns};
                  });
+  for (auto it = After(host_.samples, from_ns); it != host_.samples.end() && it->time_ns <= to_ns; ++it)
+    Count(cause, *it);
 }
 
-void HostAccount::CountNewest() {
-  const auto [time_ns, cause, share, ns] = std::exchange(newest_, {});
-  if (share == nullptr) return;
-  ++share->time.samples;
-  share->earlier += time_ns <= host_.counted_ns[static_cast<size_t>(cause)] ? 1 : 0;
-  share->last_sample_ns = std::max(share->last_sample_ns, time_ns);
-  newest_.time_ns = time_ns + 1;
+void HostAccount::Count(IdleCause cause, const HostSample& sample) {
+  uint64_t until_ns = UINT64_MAX;
+  if (const auto call = CallPlace(sample.time_ns, &sample, until_ns); call.has_value()) {
+    ++Put(cause, *call, 0).samples;
+    return;
+  }
+  const uint64_t span_ns = std::max<uint64_t>(sample.time_ns - std::min(sample.since_ns, sample.time_ns), 1);
+  const uint64_t weight = sample.looks() * HostTime::kLook;
+  const auto no_cpu = static_cast<uint64_t>(absl::uint128(weight) * std::min(sample.run_delay_ns, span_ns) / span_ns);
+  HostTime& waiting = Put(cause, {.kind = HostPlace::Kind::kNoCpu}, 0);
+  HostTime& code = Put(cause, CodePlace(sample), 0);
+  waiting.weight += no_cpu;
+  code.weight += weight - no_cpu;
+  HostTime& most = 2 * no_cpu > weight ? waiting : code;
+  ++most.samples;
+  ++most.code_samples;
 }
 
 const HostInterval* HostAccount::CallAt(std::span<const HostInterval> calls, uint64_t at_ns,
@@ -107,27 +117,46 @@ const HostInterval* HostAccount::CallAt(std::span<const HostInterval> calls, uin
   return nullptr;
 }
 
+std::optional<HostPlace> HostAccount::CallPlace(uint64_t at_ns, const HostSample* sample,
+                                                uint64_t& until_ns) const {
+  const HostInterval* const call = CallAt(host_.calls, at_ns, until_ns);
+  const HostInterval* const memory = call == nullptr ? CallAt(host_.memory, at_ns, until_ns) : nullptr;
+  if (call == nullptr && memory == nullptr) return std::nullopt;
+  HostPlace place = sample == nullptr ? HostPlace{} : sample->place;
+  if (call != nullptr) {
+    place.call = call->name;
+  } else {
+    place.kind = HostPlace::Kind::kMemoryCall;
+    const bool within =
+        sample != nullptr && memory->start_ns <= sample->time_ns && sample->time_ns <= memory->end_ns;
+    if (!within) place.call = 0;
+  }
+  place.system_call = -1;
+  place.file = 0;
+  return place;
+}
+
+HostPlace HostAccount::CodePlace(const HostSample& sample) const {
+  HostPlace place = sample.place;
+  // A call that is recorded from entry to exit ended, or had not begun.
+  uint64_t until_ns = UINT64_MAX;
+  if (place.call != 0 && CallPlace(sample.time_ns, nullptr, until_ns).has_value()) {
+    place.call = 0;
+    place.system_call = -1;
+    place.file = 0;
+  }
+  return place;
+}
+
 void HostAccount::AddStretch(IdleCause cause, uint64_t from_ns, uint64_t to_ns, const HostSample* sample) {
   uint64_t code_ns = 0;
   for (uint64_t at_ns = from_ns; at_ns < to_ns;) {
     uint64_t until_ns = to_ns;
-    const HostInterval* call = CallAt(host_.calls, at_ns, until_ns);
-    const HostInterval* memory = call == nullptr ? CallAt(host_.memory, at_ns, until_ns) : nullptr;
-    if (call == nullptr && memory == nullptr) {
-      code_ns += until_ns - at_ns;
+    const std::optional<HostPlace> call = CallPlace(at_ns, sample, until_ns);
+    if (call.has_value()) {
+      Put(cause, *call, until_ns - at_ns).measured_ns += until_ns - at_ns;
     } else {
-      HostPlace place = sample == nullptr ? HostPlace{} : sample->place;
-      if (call != nullptr) {
-        place.call = call->name;
-      } else {
-        place.kind = HostPlace::Kind::kMemoryCall;
-        const bool within =
-            sample != nullptr && memory->start_ns <= sample->time_ns && sample->time_ns <= memory->end_ns;
-        if (!within) place.call = 0;
-      }
-      place.system_call = -1;
-      place.file = 0;
-      Put(cause, place, until_ns - at_ns);
+      code_ns += until_ns - at_ns;
     }
     at_ns = until_ns;
   }
@@ -138,42 +167,25 @@ void HostAccount::AddCode(IdleCause cause, uint64_t ns, const HostSample& sample
   const uint64_t span_ns = std::max<uint64_t>(sample.time_ns - std::min(sample.since_ns, sample.time_ns), 1);
   const uint64_t delay_ns = std::min(sample.run_delay_ns, span_ns);
   const auto no_cpu_ns = static_cast<uint64_t>(absl::uint128(ns) * delay_ns / span_ns);
-  if (no_cpu_ns > 0) {
-    HostPlace place;
-    place.kind = HostPlace::Kind::kNoCpu;
-    Put(cause, place, no_cpu_ns);
-  }
-  if (ns == no_cpu_ns) return;
-  HostPlace place = sample.place;
-  // A call that is recorded from entry to exit ended, or had not begun.
-  uint64_t until_ns = UINT64_MAX;
-  if (place.call != 0 && (CallAt(host_.calls, sample.time_ns, until_ns) != nullptr ||
-                          CallAt(host_.memory, sample.time_ns, until_ns) != nullptr)) {
-    place.call = 0;
-    place.system_call = -1;
-    place.file = 0;
-  }
-  HostShare* const no_cpu = last_;
-  Put(cause, place, ns - no_cpu_ns);
-  if (2 * no_cpu_ns > ns) last_ = no_cpu;  // what the sample is counted for
+  if (no_cpu_ns > 0) Put(cause, {.kind = HostPlace::Kind::kNoCpu}, no_cpu_ns);
+  if (ns > no_cpu_ns) Put(cause, CodePlace(sample), ns - no_cpu_ns);
 }
 
-void HostAccount::Put(IdleCause cause, const HostPlace& place, uint64_t ns) {
-  last_ = &shares_[{cause, place}];
-  last_->time.ns += ns;
+HostTime& HostAccount::Put(IdleCause cause, const HostPlace& place, uint64_t ns) {
+  HostTime& time = shares_[{cause, place}].time;
+  time.ns += ns;
+  return time;
 }
 
 std::vector<HostShare> HostAccount::Take() {
-  CountNewest();
   std::vector<HostShare> shares;
   shares.reserve(shares_.size());
   for (auto& [key, share] : shares_) {
     share.cause = key.first;
     share.place = key.second;
-    shares.push_back(share);
+    if (share.time.ns > 0 || share.time.samples > 0 || share.time.weight > 0) shares.push_back(share);
   }
   shares_.clear();
-  last_ = nullptr;
   return shares;
 }
 

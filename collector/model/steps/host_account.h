@@ -4,13 +4,15 @@
 // call lasted from 12 to 14 ms. The first place gets 10 ms, the call 2 ms, the second place 8 ms; the last 10
 // ms are not sampled.
 //
-// A sample in a gap stands for the time since the one before it. One that was taken while the host launched
+// A sample is counted where it was taken, and stands for some time, too, which tells single long silences: one in
+// a gap for the time since the one before it. One that was taken while the host launched
 // stands for that, too, where the device is idle because launches are late; of a silence that it falls into
 // it is a sample like any other, and it says nothing about silences before it.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,6 +32,9 @@ class HostAccount {
   struct Evidence {
     uint64_t sampled_ns = 0;
     uint64_t loading_ns = 0;  // the part of it in which the host loads
+    // Looks at it that saw a named place, and those of them that saw the host load.
+    uint64_t looks = 0;
+    uint64_t loading_looks = 0;
 
     bool IsEnough(uint64_t of_ns) const { return 2 * sampled_ns >= of_ns && sampled_ns > 0; }
     bool Loads() const { return 2 * loading_ns >= sampled_ns; }
@@ -52,20 +57,17 @@ class HostAccount {
   const HostInterval* CallAt(std::span<const HostInterval> calls, uint64_t at_ns, uint64_t& until_ns) const;
   void AddStretch(IdleCause cause, uint64_t from_ns, uint64_t to_ns, const HostSample* sample);
   void AddCode(IdleCause cause, uint64_t ns, const HostSample& sample);
-  void Put(IdleCause cause, const HostPlace& place, uint64_t ns);
+  // What a sample says of the moment at which it was taken.
+  void Count(IdleCause cause, const HostSample& sample);
+  // The place of what a recorded call does not explain.
+  HostPlace CodePlace(const HostSample& sample) const;
+  // The place in the recorded call at `at_ns`, which ends at `until_ns`; nothing: in none, and the next one
+  // begins then.
+  std::optional<HostPlace> CallPlace(uint64_t at_ns, const HostSample* sample, uint64_t& until_ns) const;
+  HostTime& Put(IdleCause cause, const HostPlace& place, uint64_t ns);
 
   const HostActivity& host_;
   std::map<HostPlaces::Key, HostShare> shares_;
-  HostShare* last_ = nullptr;  // that got time
-  // The newest sample that stands for any of it. It counts once, where it stands for the longest stretch.
-  struct Newest {
-    uint64_t time_ns = 0;  // without a share: none that is older counts any more
-    IdleCause cause = IdleCause::kHostBound;
-    HostShare* share = nullptr;
-    uint64_t ns = 0;
-  };
-  void CountNewest();
-  Newest newest_;
 };
 
 }  // namespace gpuprobe::model

@@ -1,7 +1,6 @@
 // What a process's host was seen doing, as one step's measurement needs it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 
@@ -30,6 +29,10 @@ struct HostSample {
   bool in_gap = false;        // the process launched nothing meanwhile
   HostPlace place;
 
+  // The probe looks at moments that depend on nothing the program does, and while the process launches it
+  // takes a sample at one look in four: how many looks this one stands for.
+  uint64_t looks() const { return in_gap ? 1 : 4; }
+
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, time_ns, since_ns, run_delay_ns, in_gap, place);
@@ -44,8 +47,6 @@ struct HostActivity {
   std::span<const HostInterval> calls = {};    // in one of the driver's rare and slow functions
   std::span<const HostSample> samples = {};
   bool loads_nothing = false;  // samples of earlier silences say so
-  // Samples up to here count in earlier steps, by cause.
-  std::array<uint64_t, kIdleCauses> counted_ns = {};
 };
 
 }  // namespace gpuprobe::model

@@ -7,10 +7,9 @@ namespace gpuprobe::model {
 void HostPlaces::Add(uint64_t step, std::span<const HostShare> shares) {
   for (const HostShare& share : shares) {
     Total& total = places_[{share.cause, share.place}];
-    total.time.ns += share.time.ns;
-    total.time.samples += share.time.samples - std::min(share.earlier, share.time.samples);
-    if (total.time.samples == 0 && share.time.samples > 0) total.time.samples = 1;
+    total.time.Add(share.time);
     ++total.steps;
+    if (share.time.ns == 0) continue;
     const auto place = std::partition_point(total.longest.begin(), total.longest.end(),
                                             [&](const Step& kept) { return kept.time.ns >= share.time.ns; });
     if (place == total.longest.end() && total.longest.size() == kLongest) continue;
@@ -33,9 +32,7 @@ void HostPlaces::Shrink() {
         ++it;
         continue;
       }
-      HostTime& other = other_[static_cast<size_t>(it->first.first)];
-      other.ns += it->second.time.ns;
-      other.samples += it->second.time.samples;
+      other_[static_cast<size_t>(it->first.first)].Add(it->second.time);
       it = places_.erase(it);
       --left;
     }

@@ -54,8 +54,8 @@ struct HostPlace {
   uint32_t call = 0;         // StringDef: a CUDA or NCCL function; 0: none
   int32_t system_call = -1;  // its number; -1: none
   uint32_t file = 0;         // StringDef: what it is about; 0: none
-  HostLine at;               // the innermost function
-  HostLine own;              // the innermost of the program's own
+  HostLine at = {};          // the innermost function
+  HostLine own = {};         // the innermost of the program's own
 
   // That a thread sleeps, or runs, says nothing of what for.
   bool IsNamed() const { return at.function != 0 || call != 0 || file != 0; }
@@ -69,12 +69,25 @@ struct HostPlace {
 };
 
 struct HostTime {
-  uint64_t ns = 0;
-  uint64_t samples = 0;
+  uint64_t ns = 0;            // that samples stand for, or recorded calls take
+  uint64_t measured_ns = 0;   // of this, in calls that are recorded from entry to exit
+  uint64_t samples = 0;       // taken in this time
+  uint64_t code_samples = 0;  // of these, in no such call
+  uint64_t weight = 0;        // of the latter, in kLook
 
+  static constexpr uint64_t kLook = 1'000'000;
+
+  void Add(const HostTime& more) {
+    ns += more.ns;
+    measured_ns += more.measured_ns;
+    samples += more.samples;
+    code_samples += more.code_samples;
+    weight += more.weight;
+  }
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, ns, samples);
+    archive.Members(this, ns, measured_ns, samples, code_samples, weight);
+    archive.Require(measured_ns <= ns && code_samples <= samples);
   }
 };
 
@@ -83,12 +96,10 @@ struct HostShare {
   IdleCause cause = IdleCause::kHostBound;
   HostPlace place;
   HostTime time;
-  uint64_t earlier = 0;         // of these samples, those that count in an earlier step, too
-  uint64_t last_sample_ns = 0;  // when the last one of them was taken
 
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, cause, place, time, earlier, last_sample_ns);
+    archive.Members(this, cause, place, time);
     archive.Require(static_cast<size_t>(cause) < kIdleCauses);
   }
 };

@@ -90,33 +90,10 @@ StepMeter::Measured StepMeter::Measure(const OpenOperations& open, const Pending
   measured.phases = PhasesOf(open.From(step.begin), static_cast<size_t>(step.end - step.begin), phase_ranges_,
                              measured.annotated);
   MeasureParts(open, step, measured);
-  CountSilences(measured.host);
-  NoteCounted(measured.host);
+  silences_.looks += measured.host.looks;
+  silences_.loading += measured.host.loading_looks;
   NoteHostPhases(open, step, measured.phases);
   return measured;
-}
-
-void StepMeter::CountSilences(const std::vector<HostShare>& shares) {
-  for (const HostShare& share : shares) {
-    if (share.cause == IdleCause::kPause && share.place.IsNamed()) silences_.other += share.time.samples;
-    if (share.cause == IdleCause::kInput && share.place.task == HostTask::kLoads)
-      silences_.loading += share.time.samples;
-  }
-}
-
-void StepMeter::NoteCounted(const std::vector<HostShare>& shares) {
-  // A sample has one cause in a step, but for those that are none.
-  uint64_t idle_ns = 0;
-  for (const HostShare& share : shares) {
-    const bool is_idle = share.cause != IdleCause::kBlocked && share.cause != IdleCause::kBetween;
-    uint64_t& own_ns = is_idle ? idle_ns : counted_ns_[static_cast<size_t>(share.cause)];
-    own_ns = std::max(own_ns, share.last_sample_ns);
-  }
-  for (size_t i = 0; i < counted_ns_.size(); ++i) {
-    const auto cause = static_cast<IdleCause>(i);
-    if (cause != IdleCause::kBlocked && cause != IdleCause::kBetween)
-      counted_ns_[i] = std::max(counted_ns_[i], idle_ns);
-  }
 }
 
 void StepMeter::MeasureParts(const OpenOperations& open, const PendingStep& step, Measured& measured) const {
@@ -132,8 +109,7 @@ void StepMeter::MeasureParts(const OpenOperations& open, const PendingStep& step
                .input = input_.all(),
                .calls = calls_.all(),
                .samples = samples_,
-               .loads_nothing = silences_.LoadNothing(),
-               .counted_ns = counted_ns_}};
+               .loads_nothing = silences_.LoadNothing()}};
   const auto stepped = std::find_if(clock_steps_.begin(), clock_steps_.end(), [&](const ClockStep& c) {
     return c.to_ns > step.start_ns && c.from_ns < step.end_ns;
   });
@@ -179,8 +155,7 @@ void StepMeter::MeasureWithout(const ClockStep& clock_step, uint64_t gap_ns, con
                   .input = host[2],
                   .calls = host[3],
                   .samples = samples,
-                  .loads_nothing = window.host.loads_nothing,
-                  .counted_ns = window.host.counted_ns};
+                  .loads_nothing = window.host.loads_nothing};
   move(without.end_ns);
   StepRecord& record = measured.record;
   record = MeasureStep(without, measured.phases, &measured.host);

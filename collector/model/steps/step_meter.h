@@ -25,7 +25,7 @@ class StepMeter {
   struct Measured {
     StepRecord record;
     std::vector<StepPhase> phases;  // of its operations
-    std::vector<HostShare> host;    // what the host did while the device was idle for it
+    StepHost host;
     bool annotated = false;         // phases come from annotations
   };
 
@@ -87,20 +87,19 @@ class StepMeter {
     }
   };
 
-  // Samples of silences of the steps so far.
+  // Looks at silences before steps' first copies to the device (StepHost).
   struct Silences {
+    uint64_t looks = 0;
     uint64_t loading = 0;
-    uint64_t other = 0;
 
     // A silence that has no sample of its own, between so many that have, is one of them.
-    bool LoadNothing() const { return other >= 5 && 10 * loading < other; }
+    bool LoadNothing() const { return looks >= 5 && 10 * loading < looks; }
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, loading, other);
+      archive.Members(this, looks, loading);
+      archive.Require(loading <= looks);
     }
   };
-  void CountSilences(const std::vector<HostShare>& shares);
-  void NoteCounted(const std::vector<HostShare>& shares);
   // Sets the record and what the host did.
   void MeasureParts(const OpenOperations& open, const PendingStep& step, Measured& measured) const;
   // The window as it would be without the clock step after `gap_ns`.
@@ -115,7 +114,6 @@ class StepMeter {
   HostIntervals calls_;
   std::vector<HostSample> samples_;  // by time
   Silences silences_;
-  std::array<uint64_t, kIdleCauses> counted_ns_{};  // samples up to here count in steps that were measured
   std::vector<ClockStep> clock_steps_;
   std::vector<HostPhases> host_phases_;
   PhaseRanges phase_ranges_;
@@ -123,7 +121,7 @@ class StepMeter {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, blocked_, memory_, input_, calls_, samples_, silences_, counted_ns_, clock_steps_,
+    archive.Members(this, blocked_, memory_, input_, calls_, samples_, silences_, clock_steps_,
                     host_phases_, phase_ranges_);
   }
 };

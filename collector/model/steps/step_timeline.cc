@@ -102,7 +102,10 @@ class Sweep {
     }
   }
 
-  std::vector<HostShare> TakeShares() { return account_.Take(); }
+  StepHost TakeHost() {
+    host_.shares = account_.Take();
+    return std::move(host_);
+  }
 
   void Run() {
     std::vector<std::pair<uint64_t, size_t>> by_start;
@@ -119,6 +122,11 @@ class Sweep {
       if (idle_from_ns < start_ns) Idle(idle_from_ns, start_ns, i);
       at_ns = start_ns;
       const StepOperation& operation = window_.operations[i];
+      if (operation.work != WorkClass::kCopyToDevice) {
+        only_copies_in_ = false;
+      } else if (idle_from_ns < start_ns && operation.launched && operation.launch_ns > idle_from_ns) {
+        only_copies_in_ = true;
+      }
       uint64_t& until_ns = until_[LayerOf(operation, phases_[i])];
       until_ns = std::max(until_ns, std::min(operation.end_ns, window_.end_ns));
     }
@@ -238,7 +246,7 @@ class Sweep {
       account_.Add(IdleCause::kMemory, from_ns, to_ns, LaunchBefore(i));
       return 0;
     }
-    const uint64_t blocked_until_ns = BlockedUntil(from_ns);
+    const uint64_t blocked_until_ns = only_copies_in_ ? 0 : BlockedUntil(from_ns);
     const uint64_t launched_ns = LaunchBefore(i);
     const uint64_t silent_from_ns = std::max(launched_ns, blocked_until_ns);
     const bool silent = silent_from_ns < to_ns && to_ns - silent_from_ns >= silence_ns_;
@@ -248,8 +256,16 @@ class Sweep {
     const bool loading =
         silent && (CoverHalf(window_.host.input, from_ns, to_ns) || (sampled && evidence.Loads()));
     const bool after_copies = silent && next.after_copies_out_us >= kLeastCopiesOutUs;
-    const bool first_copy = silent && !sampled && !window_.host.loads_nothing &&
-                            next.work == WorkClass::kCopyToDevice && (i == 0 || i < first_kernel_);
+    const bool before_first_copy =
+        silent && next.work == WorkClass::kCopyToDevice && (i == 0 || i < first_kernel_);
+    if (before_first_copy && evidence.looks > 0) {
+      // One long silence, such as the one before the first step, says no more than another one.
+      constexpr uint64_t kMostOfASilence = 4;
+      const uint64_t looks = std::min(evidence.looks, kMostOfASilence);
+      host_.looks += looks;
+      host_.loading_looks += evidence.loading_looks * looks / evidence.looks;
+    }
+    const bool first_copy = before_first_copy && !sampled && !window_.host.loads_nothing;
     uint64_t rest_ns = length_ns;
     uint64_t input_ns = 0;
     if (loading || (first_copy && !after_copies)) {
@@ -278,7 +294,9 @@ class Sweep {
   std::span<const StepPhase> phases_;
   StepRecord& record_;
   HostAccount account_;
+  StepHost host_;
   std::array<uint64_t, kLayers> until_{};  // of each layer, when what has started ends
+  bool only_copies_in_ = false;            // ran since the device was dry and the host late
   uint64_t silence_ns_ = 0;
   size_t first_kernel_ = 0;
 };
@@ -286,11 +304,11 @@ class Sweep {
 }  // namespace
 
 StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases,
-                       std::vector<HostShare>* shares) {
+                       StepHost* host) {
   StepRecord record;
   Sweep sweep(window, phases, record);
   sweep.Run();
-  if (shares != nullptr) *shares = sweep.TakeShares();
+  if (host != nullptr) *host = sweep.TakeHost();
   HostAccount blocked_account(window.host);
   uint64_t from_ns = window.start_ns;
   for (const HostInterval& blocked : window.host.blocked) {
@@ -306,9 +324,9 @@ StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phas
   HostAccount between_account(window.host);
   if (window.between_ns != 0)
     between_account.Add(IdleCause::kBetween, window.between_ns, window.start_ns, window.between_ns);
-  if (shares != nullptr) {
+  if (host != nullptr) {
     for (HostAccount* account : {&blocked_account, &between_account}) {
-      for (const HostShare& share : account->Take()) shares->push_back(share);
+      for (const HostShare& share : account->Take()) host->shares.push_back(share);
     }
   }
   for (const HostInterval& call : window.host.memory)

@@ -32,8 +32,8 @@ struct StepWindow {
 //     it and half of these load
 //   pause: the host was silent after copies to the host of kLeastCopiesOutUs, which it writes or works on
 //   input: the host was silent, the step's first work is a copy to the device, and no samples contradict
-//   sync: the host was blocked in a synchronising call when the device ran dry; what samples say that it did
-//     afterwards is a pause
+//   sync: the host was blocked in a synchronising call when the device ran dry, and the call waited for more
+//     than copies to a device that had been dry before; what samples say that it did afterwards is a pause
 //   pause: the host was silent
 //   host-bound: it was not: it was launching
 //
@@ -46,9 +46,17 @@ inline constexpr uint64_t kBetweenCallsNs = 20'000;
 // 1 MiB or more on a usual bus. A loss that is read takes 1 to 2 us.
 inline constexpr uint32_t kLeastCopiesOutUs = 40;
 
+// What the host did while the device was idle for it, as far as that is known.
+struct StepHost {
+  std::vector<HostShare> shares;
+  // Looks at silences before the step's first copy to the device that saw a named place, and those of them
+  // that saw the host load.
+  uint64_t looks = 0;
+  uint64_t loading_looks = 0;
+};
+
 // Everything of the record but its index and flags. `phases`: of each operation; only those of compute
-// matter. `shares`: what the host did while it was idle for it, as far as that is known.
-StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases,
-                       std::vector<HostShare>* shares = nullptr);
+// matter.
+StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases, StepHost* host = nullptr);
 
 }  // namespace gpuprobe::model

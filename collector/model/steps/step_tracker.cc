@@ -155,7 +155,7 @@ void StepTracker::CompleteFirst() {
   completed_.Add(record, {.operations = open_.From(step.begin),
                           .own = own,
                           .phases = measured.phases,
-                          .host = measured.host,
+                          .host = measured.host.shares,
                           .annotated = measured.annotated});
   operations_ += own;
   lost_operations_ += step.lost;

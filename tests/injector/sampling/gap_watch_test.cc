@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+
+#include "injector/sampling/sample_budget.h"
 
 namespace gpuprobe::injector {
 namespace {
@@ -120,6 +123,32 @@ TEST(GapWatch, LooksDoNotBeatWithTheProgramsSteps) {
   }
   EXPECT_GE(rests.size(), 5U);
   EXPECT_NEAR(static_cast<double>(sum) / 1000, 10.0 * kMs, 0.5 * kMs);
+}
+
+// Steps of 42 ms: the host waits 28 ms, where a look costs 300 us, then does something else for 6 ms, and
+// launches for 8 ms. At a rest of 42 ms after each costly look nearly all of them would be in the wait.
+TEST(GapWatch, EachPlaceOfAStepIsSeenAsOftenAsItIsLongWhateverLooksCostThere) {
+  GapWatch watch;
+  SampleBudget budget;
+  Sample sample;
+  int looks = 0;
+  int other = 0;
+  uint64_t now = kStart;
+  while (now < kStart + 200'000 * kMs) {
+    budget.PassUntil(now);
+    const uint64_t step = now - now % (42 * kMs);
+    const uint64_t at = now - step;
+    if (budget.Allows()) {
+      watch.Look(now, at < 34 * kMs ? step - kMs : now, &sample);
+      budget.TakeSample();
+      budget.TakeCpu(at < 28 * kMs ? 300'000 : 60'000);
+      ++looks;
+      other += at >= 28 * kMs && at < 34 * kMs ? 1 : 0;
+    }
+    now += std::max(watch.RestNs(budget.PaceNs()), budget.RestNs());
+  }
+  EXPECT_GE(looks, 200'000 / 60);
+  EXPECT_NEAR(static_cast<double>(other) / looks, 6.0 / 42, 0.02);
 }
 
 }  // namespace

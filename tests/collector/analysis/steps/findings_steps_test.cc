@@ -174,10 +174,15 @@ TEST(InputBoundFinding, LeavesAFewLongStepsToTheirOwnFinding) {
   Report r = WithPart(&StepsReport::input_ns, 3e6);
   EXPECT_EQ(Of("input-bound", r).size(), 1u);
   r.long_steps.emplace();
-  EXPECT_TRUE(Of("input-bound", r).empty()) << "the median step has none";
-  for (RankReport& rank : r.ranks) rank.steps->input_ns.p50 = 2e6;
+  r.long_steps->compared_steps = 20;
+  r.long_steps->steps.resize(2);
+  r.long_steps->content.input_ns = 30e6;
+  EXPECT_TRUE(Of("input-bound", r).empty()) << "two steps have all of it";
+  r.long_steps->content.input_ns = 10e6;
   ASSERT_EQ(Of("input-bound", r).size(), 1u);
-  EXPECT_DOUBLE_EQ(*Of("input-bound", r)[0].cost_ns_per_step, 2e6);
+  EXPECT_DOUBLE_EQ(*Of("input-bound", r)[0].cost_ns_per_step, 2e6) << "the others have the rest";
+  for (RankReport& rank : r.ranks) rank.steps->input_ns.p50 = 2.5e6;
+  EXPECT_DOUBLE_EQ(*Of("input-bound", r)[0].cost_ns_per_step, 2.5e6) << "the median step has more";
 }
 
 TEST(CpuStarvedFinding, ReplacesWhatAHostWithoutACpuLooksLike) {

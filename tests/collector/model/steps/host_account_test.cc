@@ -76,25 +76,40 @@ TEST_F(HostAccountTest, BetweenStepsASampleStandsForAllTheTimeSinceTheOneBefore)
   EXPECT_EQ(places.at(HostPlaceAt(2)).ns, 5 * kMillisecond);
 }
 
-TEST_F(HostAccountTest, ASampleThatAnEarlierStepCountsIsSaidToBeOne) {
+TEST_F(HostAccountTest, ASampleCountsWhereItWasTaken) {
+  Sample(10, 0, HostPlaceAt(1));
+  Sample(20, 10, HostPlaceAt(2));
+  Sample(25, 20, HostPlaceAt(3), false);
+  const auto places = Account(0, 15);
+  EXPECT_EQ(places.at(HostPlaceAt(1)).samples, 1);
+  EXPECT_EQ(places.at(HostPlaceAt(2)).ns, 5 * kMillisecond);
+  EXPECT_EQ(places.at(HostPlaceAt(2)).samples, 0) << "the host was elsewhere when it was taken";
+  const auto later = Account(15, 30, IdleCause::kPause);
+  EXPECT_EQ(later.at(HostPlaceAt(2)).weight, HostTime::kLook);
+  EXPECT_EQ(later.at(HostPlaceAt(3)).weight, 4 * HostTime::kLook) << "one look in four is a sample then";
+}
+
+TEST_F(HostAccountTest, ASampleInARecordedCallSaysNothingOfTheRest) {
   Sample(10, 0, HostPlaceAt(1));
   Sample(20, 10, HostPlaceAt(1));
-  HostActivity host{.samples = samples_};
-  host.counted_ns[static_cast<size_t>(IdleCause::kPause)] = 10 * kMillisecond;
-  HostAccount account(host);
-  account.Add(IdleCause::kPause, 0, 20 * kMillisecond, 0);
-  const auto shares = account.Take();
-  ASSERT_EQ(shares.size(), 1);
-  EXPECT_EQ(shares[0].time.samples, 2);
-  EXPECT_EQ(shares[0].earlier, 1);
-  EXPECT_EQ(shares[0].last_sample_ns, 20 * kMillisecond);
+  calls_ = {{.start_ns = 12 * kMillisecond, .end_ns = 24 * kMillisecond, .name = 7}};
+  const auto places = Account(0, 30, IdleCause::kPause, 0);
+  const HostTime code = places.at(HostPlaceAt(1));
+  EXPECT_EQ(code.samples, 1);
+  EXPECT_EQ(code.code_samples, 1);
+  EXPECT_EQ(code.measured_ns, 0);
+  const HostTime call = places.at(HostPlaceAt(1, 7));
+  EXPECT_EQ(call.samples, 1);
+  EXPECT_EQ(call.code_samples, 0);
+  EXPECT_EQ(call.weight, 0);
+  EXPECT_EQ(call.measured_ns, 12 * kMillisecond);
 }
 
 TEST_F(HostAccountTest, OnlyWhatIsIdleCounts) {
   Sample(10, 0, HostPlaceAt(1));
   Sample(20, 10, HostPlaceAt(1));
   EXPECT_EQ(Account(4, 12).at(HostPlaceAt(1)).ns, 8 * kMillisecond);
-  EXPECT_EQ(Account(4, 12).at(HostPlaceAt(1)).samples, 2);
+  EXPECT_EQ(Account(4, 12).at(HostPlaceAt(1)).samples, 1);
   EXPECT_TRUE(Account(21, 30).empty());
 }
 
@@ -208,10 +223,14 @@ TEST_F(HostAccountTest, PlacesAddUpToTheIdleTime) {
     }
     uint64_t known_ns = 0;
     uint64_t samples = 0;
+    uint64_t weight = 0;
     for (const HostShare& share : account.Take()) {
       known_ns += share.time.ns;
       samples += share.time.samples;
+      weight += share.time.weight;
+      ASSERT_LE(share.time.measured_ns, share.time.ns);
     }
+    ASSERT_LE(weight, samples * 4 * HostTime::kLook);
     if (whole) {
       EXPECT_EQ(known_ns, idle_ns) << round;
     } else {

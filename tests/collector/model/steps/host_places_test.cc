@@ -44,22 +44,6 @@ TEST(HostPlacesTest, KeepsTheStepsInWhichAPlaceTookLongest) {
   EXPECT_EQ(total.longest[1].index, 99);
 }
 
-TEST(HostPlacesTest, ASampleOfSeveralStepsCountsOnceInAll) {
-  HostPlaces places;
-  HostShare share = ShareOf(1, 100);
-  share.time.samples = 3;
-  places.Add(0, std::vector{share});
-  share.earlier = 1;
-  places.Add(1, std::vector{share});
-  EXPECT_EQ(places.places().begin()->second.time.samples, 5);
-  EXPECT_EQ(places.places().begin()->second.longest[1].time.samples, 3)
-      << "a step's own evidence is all of them";
-  HostShare other = ShareOf(2, 100);
-  other.earlier = other.time.samples;
-  places.Add(2, std::vector{other});
-  EXPECT_EQ(SumOf(places).samples, 6) << "without samples it would count as measured";
-}
-
 TEST(HostPlacesTest, IsBoundedAndLosesNoTime) {
   HostPlaces places;
   uint64_t ns = 0;
