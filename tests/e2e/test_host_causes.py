@@ -1,4 +1,5 @@
 """PyTorch programs whose host keeps the GPU waiting: the first finding names the cause and the program's own line."""
+import json
 import os
 import re
 
@@ -6,6 +7,7 @@ import harness
 from harness import GPUPROBE
 from pytorch import PyTorchTest, main
 
+TIMED = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "torch", "timed_loop.py")
 PROGRAM = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "torch", "host_causes.py")
 
 
@@ -65,6 +67,20 @@ class HostCauses(PyTorchTest):
 
     def test_pythons_lock_that_another_thread_holds(self):
         self.check("gil", "host-pause launch-bound input-bound", "waiting for Python's lock (GIL), which another thread holds in crunch")
+
+    def test_a_loop_that_times_its_own_parts(self):
+        """It waits for the GPU in each step, and loads and logs afterwards: the GPU is idle for as long as these two take."""
+        out = self.path("out-timed")
+        ran = self.run_well([GPUPROBE, "run", "--out", out, "--", self.python, TIMED, "waits", "100"])
+        took_ms = json.loads(ran.stdout.splitlines()[-1])
+        report = self.report(out)
+        with self.undisturbed(report):
+            self.assertAlmostEqual(report["steps"]["time_ns"]["mean"] / 1e6, took_ms["step"], delta=0.05 * took_ms["step"])
+            idle = report["steps"]["idle"]
+            waits_ms = sum(idle[cause]["mean"] for cause in ("input_ns", "sync_ns", "pause_ns", "host_bound_ns")) / 1e6
+            self.assertGreater(waits_ms, 0.8 * (took_ms["load"] + took_ms["log"]), (idle, took_ms))
+            self.assertLess(waits_ms, took_ms["log"] + took_ms["load"] + took_ms["to"] + took_ms["forward"] + 0.5, (idle, took_ms))
+            self.assertGreater(idle["input_ns"]["mean"] / 1e6, 0.6 * took_ms["load"], (idle, took_ms))
 
     def test_a_rank_without_a_processor_of_its_own(self):
         """What stretches everything that a host does may also be seen as what it does; one of the findings says it."""

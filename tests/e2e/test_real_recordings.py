@@ -118,9 +118,30 @@ class RealRecordings(harness.EndToEndTest):
                                   ("lock", 158, "it waits for another thread: main "), ("log", 161, "it logs: write of /tmp/hc/log"), ("compile", 132, "it compiles: main ")):
             with self.subTest(kind):
                 report, _ = self.replay("host_causes_" + kind)
-                statement = report["findings"][0]["statement"]
-                self.assertIn(words, statement)
-                self.assertIn(f"host_causes.py:{line})", statement)
+                said = report["findings"][0]["statement"] + " " + report["findings"][0]["evidence"]
+                self.assertIn(words, said)
+                self.assertIn(f"host_causes.py:{line})", said)
+
+    def test_loops_that_time_their_own_parts(self):
+        """What a program measured of itself on that day (timed_loop.py, as truth.py), in milliseconds a step."""
+        said = {"workers": {"load": 1.21, "to": 1.52, "forward": 0.77, "backward": 1.21, "optimizer": 0.66, "step": 5.38},
+                "waits": {"load": 6.03, "to": 0.33, "forward": 1.78, "log": 1.94, "item": 74.63, "step": 88.65}}
+        for kind, took in said.items():
+            with self.subTest(kind):
+                shutil.copytree(os.path.join(DATA, "timed_loop_" + kind), self.path(kind))
+                report = self.report(self.path(kind))
+                steps = report["steps"]
+                self.assertAlmostEqual(steps["time_ns"]["mean"] / 1e6, took["step"], delta=0.01 * took["step"])
+                input_ms = steps["idle"]["input_ns"]["mean"] / 1e6
+                self.assertGreater(input_ms, 0.9 * took["load"])
+                self.assertLess(input_ms, took["load"] + took["to"] + took.get("log", 0))
+                self.assertNotIn("sync-in-loop", self.findings(report), "a copy to an idle GPU waits for nothing but itself")
+                if kind == "workers":
+                    self.assertEqual(self.findings(report)[0], "input-bound")
+                    self.assertIn("it loads data: load (/tmp/w/truth.py:14)", report["findings"][0]["statement"])
+                else:
+                    self.assertEqual(self.findings(report), ["healthy"])
+                    self.assertLess(abs(sum(steps["idle"][c]["mean"] for c in ("input_ns", "sync_ns", "pause_ns")) / 1e6 - took["load"] - took["log"]), 1)
 
     def test_one_of_each_call(self):
         _, run = self.replay("one_of_each_call")

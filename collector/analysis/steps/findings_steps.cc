@@ -439,14 +439,23 @@ void SyncInLoop(const Report& report, std::vector<Finding>& out) {
     absl::StrAppend(&evidence, " After each it launches nothing for ", Duration(after_each_ns),
                     " on average: it does something else first",
                     host.place == nullptr ? ", which is not recorded." : ".");
-  absl::StrAppend(&evidence, host.Besides());
-  if (const HostCause call = HostCauseOf(report, model::IdleCause::kBlocked); call.place != nullptr)
-    absl::StrAppend(&evidence, " Most of that blocking: ", HostPlaceText(*call.place), " (",
-                    HowSure(*call.place), ").");
+  const HostCause call = HostCauseOf(report, model::IdleCause::kBlocked);
+  // If it does nothing else, it is the call that is to blame, and what comes next is the next launch.
+  const bool call_explains = !works && call.place != nullptr;
+  if (!call_explains) {
+    absl::StrAppend(&evidence, host.Besides());
+    if (call.place != nullptr)
+      absl::StrAppend(&evidence, " Most of that blocking: ", HostPlaceText(*call.place), " (",
+                      HowSure(*call.place), ").");
+  } else if (host.place != nullptr) {
+    absl::StrAppend(&evidence, " While nothing runs: ", HostPlaceText(*host.place), " (", HowSure(*host.place),
+                    ").");
+  }
   out.push_back(
       {.statement = absl::StrFormat("The host synchronises with the GPU within the step and then launches "
                                     "late: nothing runs for %s per step (%s of the step)%s.",
-                                    Duration(sync_ns), OfTheStep(report, sync_ns), host.Text()),
+                                    Duration(sync_ns), OfTheStep(report, sync_ns),
+                                    call_explains ? call.Text() : host.Text()),
        .evidence = evidence,
        .advice = works && host.place != nullptr
                      ? AdviceFor(*host.place,
