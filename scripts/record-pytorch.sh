@@ -27,7 +27,7 @@ PYTHON=$WORK/torch/bin/python
 node=$WORK/node
 [[ "$(readlink "$WORK/torch")" != *torch-2.1[5-9]* ]] || node=$WORK/newer:$node
 export TORCHINDUCTOR_CACHE_DIR=$WORK/inductor TRITON_CACHE_DIR=$WORK/triton
-export LD_LIBRARY_PATH=$node GPUSIM_DEVICES=2 OMP_NUM_THREADS=1 GPUPROBE_COMPARE_LAUNCHES=0 GPUPROBE_EXIT_WAIT_MS=60000
+export LD_LIBRARY_PATH=$node GPUSIM_DEVICES=2 OMP_NUM_THREADS=1 GPUPROBE_EXIT_WAIT_MS=60000
 # The rank with the highest number is killed when the collector has said that the job hangs; torchrun ends the others.
 end_hang() {
   local run=$1 said=$2 launcher

@@ -241,8 +241,8 @@ class Lines {
   uint64_t samples_ = 0;
 };
 
-// Where a framework has the loop, all that a program does is done at one line of its own, waits of every kind: that
-// says nothing, and what tells moments apart is the innermost function.
+// Where a framework has the loop, all that a program does is done at one line of its own, waits of every
+// kind: that says nothing, and what tells moments apart is the innermost function.
 class OwnLines {
  public:
   explicit OwnLines(const HostPlaces& places) {
@@ -420,7 +420,8 @@ std::vector<HostPlaceReport> HostPlacesBeyond(const model::Member& member,
     const OwnLines own(of.steps().host_places());
     for (const auto& [key, total] : of.steps().host_places().places())
       if (key.first != IdleCause::kBlocked)
-        lines.Add(*of.process, own.Telling(key.second), static_cast<double>(total.time.ns), total.time.samples);
+        lines.Add(*of.process, own.Telling(key.second), static_cast<double>(total.time.ns),
+                  total.time.samples);
     return lines;
   };
   const auto steps_of = [](const model::Member& of) {

@@ -87,10 +87,12 @@ struct OwnCost {
            "that was measured, 1 us a launch and 0.1 us a node (H100, CUPTI 13.0, "
            "[real-hardware.md](real-hardware.md))");
     fields("expected_cupti_most", &C::expected_most, "the same, with 3 us a launch and 1.4 us a node");
-    fields("cupti_fraction", &C::cupti_fraction,
-           "measured: what CUPTI adds to the launches, launches x (`with_recording_ns` - "
-           "`without_recording_ns` + `callbacks_ns`). `null` if it was not compared, because launches take "
-           "less than 5 % of the time, the program makes CUDA graphs, or `GPUPROBE_COMPARE_LAUNCHES=0`");
+    fields(
+        "cupti_fraction", &C::cupti_fraction,
+        "measured: the least that CUPTI adds to the launches, launches x (`with_recording_ns` - "
+        "`without_recording_ns` + `callbacks_ns`): what stays when kernels are no longer recorded is not in "
+        "it. `null` if it was not compared, because `GPUPROBE_COMPARE_LAUNCHES` is not set, launches take "
+        "less than 5 % of the time, or the program makes CUDA graphs");
     fields("cupti_error", &C::cupti_error, "twice the standard error of `cupti_fraction`")
         .NullUnless(kCompared);
     fields("with_recording_ns", &C::with_recording_ns,

@@ -1,11 +1,11 @@
 // Decides when the threads of the process are worth a sample, by when the process launched last.
 //
-// Looks come every 10 ms on average, or as seldom as all of them can be paid for, with a jitter. When the next
-// one comes depends on nothing that this one saw: a rest that follows a costly sample would end at the same
-// place of the next step, and some places would never be seen. If the process has launched nothing for 1 ms,
-// it is in a gap, and each look is a sample; otherwise one look in four is. Example: launches end at 0 ms,
-// looks come at 4, 13 and 25 ms, and launches go on at 30 ms. The three samples stand for 4, 9 and 12 ms of
-// the gap; what follows the last one is in none.
+// Looks come every 10 ms on average, or as seldom as all of them can be paid for, with a jitter. When the
+// next one comes depends on nothing that this one saw: a rest that follows a costly sample would end at the
+// same place of the next step, and some places would never be seen. If the process has launched nothing for 1
+// ms, it is in a gap, and each look is a sample; otherwise one look in four is. Example: launches end at 0
+// ms, looks come at 4, 13 and 25 ms, and launches go on at 30 ms. The three samples stand for 4, 9 and 12 ms
+// of the gap; what follows the last one is in none.
 //
 // A process that has not launched for a minute is looked at once a second, and after ten minutes, as before
 // its first launch, not at all. Thread: the probe's own. Allocation: none. Pure: tests feed it any clock.

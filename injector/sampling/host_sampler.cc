@@ -71,7 +71,8 @@ void HostSampler::Tick(const std::atomic<bool>& stop) noexcept {
   ended_cpu_ns_ = ClockNs(CLOCK_THREAD_CPUTIME_ID);
   budget_.TakeCpu(ended_cpu_ns_ - began_ns);
   // Waking up costs as much as a sample: not before there can be one.
-  next_ns_ = monotonic_ns + (live ? std::max(watch_.RestNs(budget_.PaceNs()), budget_.RestNs()) : kRestUnlessLiveNs);
+  next_ns_ =
+      monotonic_ns + (live ? std::max(watch_.RestNs(budget_.PaceNs()), budget_.RestNs()) : kRestUnlessLiveNs);
 }
 
 void HostSampler::Look(const std::atomic<bool>& stop, uint64_t monotonic_ns) noexcept {

@@ -138,7 +138,7 @@ def trace_facts(lines):
 def many_launches(checker, launches, leave):
     """Each launch is recorded, or counted as lost where the program ends without waiting (leave)."""
     command = [checker.sample("gpu_check", "launch_loop"), str(launches), "1", *(["leave"] if leave else [])]
-    run = checker.record(command, {"GPUPROBE_COMPARE_LAUNCHES": "0"}, records=False)
+    run = checker.record(command, records=False)
     checker.expect("kernels recorded + lost", run.kernels + run.lost, run.said["kernels"])
     if leave:
         checker.fact("kernels_lost_at_exit", run.lost)
@@ -199,7 +199,7 @@ def ladder(checker, of, command, seconds_of_said, kernels_at_least, rounds=2):
 
 def recorded_rung(checker, command, kernels_at_least, rung):
     kinds = LADDER[rung]
-    run = checker.record(command, {"GPUPROBE_COMPARE_LAUNCHES": "0", "GPUPROBE_HOST_SAMPLES": "1" if rung == "everything" else "0",
+    run = checker.record(command, {"GPUPROBE_HOST_SAMPLES": "1" if rung == "everything" else "0",
                                    **({"GPUPROBE_KINDS": kinds} if kinds else {})}, records=False)
     checker.expect_nothing_lost(run, f", {rung}")
     if kinds == "nvtx":

@@ -345,7 +345,6 @@ class EndToEndTest(unittest.TestCase):
         """The environment of a user on the simulated node. Nothing of the caller's gets through but PATH and the language."""
         env = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": self.path("home"), "TMPDIR": self.path("tmp"),
                "XDG_RUNTIME_DIR": self.path("run"), "E2E_MARK": self.mark, "LD_LIBRARY_PATH": sim_lib or SIM_LIB,
-               "GPUPROBE_COMPARE_LAUNCHES": "0",  # tests count to the record; test_own_cost.py has it
                # glibc guards the list of loaded objects with a lock that ThreadSanitizer does not see, so a name in it is no race.
                "TSAN_OPTIONS": "suppressions=" + os.path.join(SOURCE, "tests", "e2e", "tsan.supp") if SANITIZED else None,
                "GPUSIM_DEVICES": str(devices), "GPUSIM_TRUTH": self.path("truth"), "OMPI_MCA_rmaps_base_oversubscribe": "1"}

@@ -56,7 +56,7 @@ class CleanDebian(harness.EndToEndTest):
     def records_with(self, gpuprobe, own_libraries):
         """Records the demo's program. Its C++ library is the package's: the tree has none."""
         self.inside([gpuprobe, "run", "--quiet", "--out", "/node/run", "--", "/node/launch_ranks.sh", "2", "/node/ddp_train", *SMALL_TRAINING],
-                    LD_LIBRARY_PATH=f"/node/lib:{own_libraries}", GPUSIM_DEVICES="2", GPUPROBE_COMPARE_LAUNCHES="0", TMPDIR="/tmp")
+                    LD_LIBRARY_PATH=f"/node/lib:{own_libraries}", GPUSIM_DEVICES="2", TMPDIR="/tmp")
         with open(os.path.join(self.tree, "node", "run", "report.json"), encoding="utf-8") as file:
             report = json.load(file)
         self.assertEqual(len(report["ranks"]), 2)

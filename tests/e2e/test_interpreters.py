@@ -45,7 +45,7 @@ class Interpreters(harness.EndToEndTest):
         """Without a collector, and with one that was there before."""
         socket = f"{place.folder}.sock"
         # The same in all runs, so that children inherit the same.
-        settings = {"GPUPROBE_SOCKET": socket, "GPUPROBE_AUTOSTART": "0", "GPUPROBE_COMPARE_LAUNCHES": "0", **harness.PATIENT}
+        settings = {"GPUPROBE_SOCKET": socket, "GPUPROBE_AUTOSTART": "0", **harness.PATIENT}
 
         def once(extra):
             return differential.seen(place.run(interpreter.command, {**settings, **extra}), interpreter.volatile)
@@ -62,7 +62,7 @@ class Interpreters(harness.EndToEndTest):
     def autostarted(self, place, interpreter):
         """The program starts its collector itself, which must not become its child."""
         out = f"{place.folder}-autostarted"
-        settings = {"GPUPROBE_OUT": out, "GPUPROBE_COMPARE_LAUNCHES": "0", **harness.PATIENT}
+        settings = {"GPUPROBE_OUT": out, **harness.PATIENT}
 
         def once(extra):
             # The collector waits for a while for those that have not said that they end.

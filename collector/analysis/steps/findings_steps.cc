@@ -24,7 +24,7 @@
 namespace gpuprobe::analysis {
 namespace {
 
-constexpr size_t kMostPlaces = 4;  // named in a finding
+constexpr size_t kMostPlaces = 4;      // named in a finding
 constexpr double kMostUnknown = 0.25;  // of the time: what is known of less says nothing of the rest
 
 double Share(const model::Summary& part, const model::Summary& whole) {
@@ -70,16 +70,20 @@ double InLongSteps(const Report& report, Part part) {
   using S = StepsReport;
   using C = LongStepsReport::Content;
   static constexpr std::pair<Part, double C::*> kParts[] = {
-      {&S::compute_ns, &C::compute_ns},       {&S::exposed_comm_ns, &C::exposed_comm_ns},
-      {&S::copy_ns, &C::copy_ns},             {&S::host_bound_ns, &C::host_bound_ns},
-      {&S::input_ns, &C::input_ns},           {&S::sync_ns, &C::sync_ns},
-      {&S::memory_ns, &C::memory_ns},         {&S::pause_ns, &C::pause_ns},
+      {&S::compute_ns, &C::compute_ns},
+      {&S::exposed_comm_ns, &C::exposed_comm_ns},
+      {&S::copy_ns, &C::copy_ns},
+      {&S::host_bound_ns, &C::host_bound_ns},
+      {&S::input_ns, &C::input_ns},
+      {&S::sync_ns, &C::sync_ns},
+      {&S::memory_ns, &C::memory_ns},
+      {&S::pause_ns, &C::pause_ns},
       {&S::pause_after_copy_ns, &C::after_copy_ns},
   };
   if (!report.long_steps.has_value()) return 0;
   const LongStepsReport& all = *report.long_steps;
-  const auto found = std::find_if(std::begin(kParts), std::end(kParts),
-                                  [part](const auto& of) { return of.first == part; });
+  const auto found =
+      std::find_if(std::begin(kParts), std::end(kParts), [part](const auto& of) { return of.first == part; });
   if (found == std::end(kParts) || all.compared_steps == 0) return 0;
   return std::max(all.content.*found->second, 0.0) * static_cast<double>(all.steps.size()) /
          static_cast<double>(all.compared_steps);
@@ -448,8 +452,8 @@ void SyncInLoop(const Report& report, std::vector<Finding>& out) {
       absl::StrAppend(&evidence, " Most of that blocking: ", HostPlaceText(*call.place), " (",
                       HowSure(*call.place), ").");
   } else if (host.place != nullptr) {
-    absl::StrAppend(&evidence, " While nothing runs: ", HostPlaceText(*host.place), " (", HowSure(*host.place),
-                    ").");
+    absl::StrAppend(&evidence, " While nothing runs: ", HostPlaceText(*host.place), " (",
+                    HowSure(*host.place), ").");
   }
   out.push_back(
       {.statement = absl::StrFormat("The host synchronises with the GPU within the step and then launches "

@@ -58,8 +58,7 @@ std::string LastDataText(const Report& report, const std::vector<CutOff>& proces
 void RecordsLost(const Report& report, std::vector<Finding>& out) {
   const Trust& t = report.trust;
   if (t.lost_total == 0) return;
-  const double share =
-      static_cast<double>(t.lost_total) / static_cast<double>(t.records + t.lost_total);
+  const double share = static_cast<double>(t.lost_total) / static_cast<double>(t.records + t.lost_total);
   const auto lost = [&](v1::LossReason reason) { return t.lost.contains(LossName(reason)); };
   std::vector<std::string> reasons;
   for (const auto& [reason, records] : t.lost) reasons.push_back(absl::StrCat(reason, " ", Count(records)));
@@ -68,9 +67,9 @@ void RecordsLost(const Report& report, std::vector<Finding>& out) {
                       lost(v1::LOSS_EVENT_RING_FULL) || lost(v1::LOSS_THREAD_SLOTS_FULL) ||
                       lost(v1::LOSS_SEND_QUEUE_FULL) || lost(v1::LOSS_INTERRUPTED);
   out.push_back(
-      {.statement = absl::StrCat(
-           Count(t.lost_total), t.lost_total == 1 ? " record was lost, " : " records were lost, ",
-           LossPercent(share), " of all; totals are low by about that much."),
+      {.statement = absl::StrCat(Count(t.lost_total),
+                                 t.lost_total == 1 ? " record was lost, " : " records were lost, ",
+                                 LossPercent(share), " of all; totals are low by about that much."),
        .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), ".",
                                 memory ? " Memory levels and high-water marks may be off." : ""),
        .advice =

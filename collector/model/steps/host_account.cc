@@ -91,7 +91,8 @@ void HostAccount::Count(IdleCause cause, const HostSample& sample) {
   }
   const uint64_t span_ns = std::max<uint64_t>(sample.time_ns - std::min(sample.since_ns, sample.time_ns), 1);
   const uint64_t weight = sample.looks() * HostTime::kLook;
-  const auto no_cpu = static_cast<uint64_t>(absl::uint128(weight) * std::min(sample.run_delay_ns, span_ns) / span_ns);
+  const auto no_cpu =
+      static_cast<uint64_t>(absl::uint128(weight) * std::min(sample.run_delay_ns, span_ns) / span_ns);
   HostTime& waiting = Put(cause, {.kind = HostPlace::Kind::kNoCpu}, 0);
   HostTime& code = Put(cause, CodePlace(sample), 0);
   waiting.weight += no_cpu;

@@ -4,10 +4,10 @@
 // call lasted from 12 to 14 ms. The first place gets 10 ms, the call 2 ms, the second place 8 ms; the last 10
 // ms are not sampled.
 //
-// A sample is counted where it was taken, and stands for some time, too, which tells single long silences: one in
-// a gap for the time since the one before it. One that was taken while the host launched
-// stands for that, too, where the device is idle because launches are late; of a silence that it falls into
-// it is a sample like any other, and it says nothing about silences before it.
+// A sample is counted where it was taken, and stands for some time, too, which tells single long silences:
+// one in a gap for the time since the one before it. One that was taken while the host launched stands for
+// that, too, where the device is idle because launches are late; of a silence that it falls into it is a
+// sample like any other, and it says nothing about silences before it.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class StepMeter {
     StepRecord record;
     std::vector<StepPhase> phases;  // of its operations
     StepHost host;
-    bool annotated = false;         // phases come from annotations
+    bool annotated = false;  // phases come from annotations
   };
 
   // The host was blocked in a synchronising call, in one that allocates or releases memory, or in a range
@@ -121,8 +121,8 @@ class StepMeter {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, blocked_, memory_, input_, calls_, samples_, silences_, clock_steps_,
-                    host_phases_, phase_ranges_);
+    archive.Members(this, blocked_, memory_, input_, calls_, samples_, silences_, clock_steps_, host_phases_,
+                    phase_ranges_);
   }
 };
 

@@ -303,8 +303,7 @@ class Sweep {
 
 }  // namespace
 
-StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases,
-                       StepHost* host) {
+StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases, StepHost* host) {
   StepRecord record;
   Sweep sweep(window, phases, record);
   sweep.Run();
