@@ -35,6 +35,7 @@ struct HostLine {
   uint32_t file = 0;
   uint32_t line = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): a 0 that is not written
   auto operator<=>(const HostLine&) const = default;
   template <typename Archive>
   void Visit(Archive& archive) {
@@ -60,6 +61,7 @@ struct HostPlace {
   // That a thread sleeps, or runs, says nothing of what for.
   bool IsNamed() const { return at.function != 0 || call != 0 || file != 0; }
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): the same
   auto operator<=>(const HostPlace&) const = default;
   template <typename Archive>
   void Visit(Archive& archive) {
