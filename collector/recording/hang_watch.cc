@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -120,6 +121,7 @@ void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monot
   SayDeaths(job, now_ns);
   const bool quiet = SetForward(now_ns, monotonic_ns);
   std::set<std::string> seen;
+  std::set<std::string> unsure;
   std::vector<uint32_t> held_back;
   const std::vector<analysis::Hang> hangs = analysis::HangsOf(job, now_ns, after_ns_, &held_back);
   for (const uint32_t process : held_back) {
@@ -129,8 +131,14 @@ void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monot
   for (const analysis::Hang& hang : hangs) {
     const std::string key = analysis::HangKey(hang);
     seen.insert(key);
-    if (!quiet || told_.contains(key)) Tell(key, hang, now_ns);
+    // What excuses a host that launches nothing is what it is in at this moment: one that has just come out
+    // of it goes on at once, and is seen only once.
+    const bool is_moment = hang.kind == analysis::Hang::Kind::kNoWork && !hang.idle;
+    if (is_moment) unsure.insert(key);
+    const bool is_sure = !is_moment || unsure_.contains(key);
+    if (told_.contains(key) || (!quiet && is_sure)) Tell(key, hang, now_ns);
   }
+  unsure_ = std::move(unsure);
   std::erase_if(told_, [&](const auto& entry) {
     return !seen.contains(entry.first) && EndOf(entry.second, job, hangs, now_ns);
   });

@@ -60,6 +60,7 @@ class HangWatch {
   std::optional<uint64_t> clock_offset_ns_;
   uint64_t quiet_until_ns_ = 0;                // on CLOCK_MONOTONIC
   std::map<std::string, Told> told_;           // by HangKey
+  std::set<std::string> unsure_;               // keys of the last tick that one more must confirm
   std::set<const model::ProcessModel*> dead_;  // already reported
   struct Request {
     uint64_t again_ns = 0;  // on CLOCK_MONOTONIC, not before

@@ -268,5 +268,55 @@ TEST_F(HangWatchTest, ADeathIsSaidOnceAndOnlyWhileOthersGoOn) {
   EXPECT_EQ(said_, "");
 }
 
+// Ranks that train, and then launch nothing more.
+class WorklessWatchTest : public HangWatchTest {
+ protected:
+  void Train() {
+    constexpr uint32_t kAdam = 50;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      BatchBuilder b = HangsFixture::Begin(rank);
+      b.String(kAdam, "AdamUpdate").Site(kAdam, kAdam);
+      for (uint64_t step = 1; step <= 200; ++step) {
+        const uint64_t at_ns = step * 8 * kMs;
+        Work(rank, b, at_ns);
+        Call(rank, b, step, at_ns + kMs, true);
+        b.Launch(1, kStart + at_ns + 2 * kMs, ++correlation_[rank]);
+        b.Kernel(kStart + at_ns + 4 * kMs, kStart + at_ns + 5 * kMs, kAdam, correlation_[rank]);
+      }
+      Send(rank, b, 2 * kSecond);
+    }
+  }
+  // One look; the hosts are idle, and in this system call.
+  void LookAt(uint64_t at_ns, const std::string& waits_for) {
+    Heartbeat(at_ns);
+    for (model::ProcessModel* process : processes_) {
+      v1::ProcessObservation seen;
+      seen.mutable_clock()->set_realtime_ns(kStart + at_ns);
+      seen.set_interval_ns(kSecond);
+      seen.set_state('S');
+      seen.set_cpu_ns(10 * kMs);
+      seen.set_waits_for(waits_for);
+      process->ApplyObservation(seen);
+    }
+    watch_.Tick(job_, kStart + at_ns, at_ns);
+  }
+};
+
+TEST_F(WorklessWatchTest, HostsThatAreIdleAreToldOfWhenTheyAreSeenSoTwice) {
+  Train();
+  LookAt(3 * kSecond, "futex");
+  LookAt(64 * kSecond, "futex");
+  EXPECT_EQ(said_, "");
+  LookAt(66 * kSecond, "futex");
+  EXPECT_NE(said_.find("HANG  No rank has given its GPU work"), std::string::npos) << said_;
+}
+
+TEST_F(WorklessWatchTest, HostsThatHaveJustComeOutOfAWaitForAChildAreNot) {
+  Train();
+  for (uint64_t at_ns = 3 * kSecond; at_ns < 100 * kSecond; at_ns += 2 * kSecond)
+    LookAt(at_ns, at_ns / kSecond == 71 ? "futex" : "wait4");
+  EXPECT_EQ(said_, "");
+}
+
 }  // namespace
 }  // namespace gpuprobe::recording
