@@ -313,7 +313,7 @@ class Shares {
   Shares(double idle_ns, const model::HostTime& all)
       : rest_ns_(std::max(idle_ns - static_cast<double>(all.measured_ns), 0.0)),
         weight_(static_cast<double>(all.weight)),
-        by_weight_(all.code_samples >= kFewest) {}
+        by_weight_(all.code_samples >= kFewest && all.weight > 0) {}
   double Ns(const model::HostTime& time) const {
     if (!by_weight_) return static_cast<double>(time.ns);
     return static_cast<double>(time.measured_ns) + rest_ns_ * static_cast<double>(time.weight) / weight_;
