@@ -251,13 +251,16 @@ class OwnLines {
     Samples inner;
     std::map<model::HostLine, std::array<uint64_t, model::kIdleCauses>> by_cause;
     uint64_t all = 0;
+    uint64_t in_callees = 0;
     for (const auto& [key, total] : places.places()) {
       const HostPlace& place = key.second;
       if (place.own.function == 0 || place.kind == HostPlace::Kind::kLockHeld) continue;
       samples[place.own] += total.time.samples;
       all += total.time.samples;
       by_cause[place.own][static_cast<size_t>(key.first)] += total.time.samples;
-      if (place.at != place.own) inner[place.at] += total.time.samples;
+      if (place.at == place.own) continue;
+      inner[place.at] += total.time.samples;
+      in_callees += total.time.samples;
     }
     if (all < kFewest || inner.empty()) return;
     const auto most_of = [](const Samples& of) {
@@ -269,7 +272,7 @@ class OwnLines {
     const auto several = std::count_if(causes.begin(), causes.end(),
                                        [](uint64_t samples_of) { return samples_of >= kFewestOfACause; });
     if (several >= 2 && static_cast<double>(count) >= kNearlyAll * static_cast<double>(all) &&
-        2 * most_of(inner).second < all)
+        2 * in_callees >= all && 2 * most_of(inner).second < all)
       loop_ = line;
   }
   HostPlace Telling(HostPlace place) const {
