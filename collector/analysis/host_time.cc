@@ -77,9 +77,12 @@ class Line {
  public:
   using Function = std::pair<std::string, std::string>;  // and its file
 
-  void Add(const model::ProcessModel& process, const HostPlace& place, double ns, uint64_t samples) {
+  // `ns`: what `time` stands for.
+  void Add(const model::ProcessModel& process, const HostPlace& place, double ns,
+           const model::HostTime& time) {
     ns_ += ns;
-    samples_ += samples;
+    measured_ns_ += static_cast<double>(time.measured_ns);
+    samples_ += time.samples;
     const auto text = [&](uint32_t id) { return id == 0 ? std::string() : process.String(id); };
     call_.Add({place.kind == HostPlace::Kind::kMemoryCall, CallName(text(place.call))}, ns);
     file_.Add({place.system_call < 0 ? "" : model::SystemCallOf(place.system_call).name, text(place.file)},
@@ -93,6 +96,7 @@ class Line {
   }
   void Merge(const Line& other) {
     ns_ += other.ns_;
+    measured_ns_ += other.measured_ns_;
     samples_ += other.samples_;
     own_code_ns_ += other.own_code_ns_;
     call_.Merge(other.call_);
@@ -113,6 +117,7 @@ class Line {
     HostPlaceReport out{
         .no_cpu = key.no_cpu, .lock_held = key.lock_held, .ns_per_step = ns_ / steps, .samples = samples_};
     out.other_lines = others_;
+    out.measured = 2 * measured_ns_ >= ns_;
     if (key.no_cpu) return out;
     if (const auto call = call_.Most()) std::tie(out.memory_call, out.call) = *call;
     if (const auto file = file_.Most()) std::tie(out.system_call, out.file) = *file;
@@ -144,6 +149,7 @@ class Line {
   }
 
   double ns_ = 0;
+  double measured_ns_ = 0;
   double own_code_ns_ = 0;  // not in what it calls
   uint64_t samples_ = 0;
   uint32_t others_ = 0;  // lines, besides the one with most time
@@ -159,9 +165,10 @@ constexpr uint64_t kFewestInCall = 2;
 
 class Lines {
  public:
-  void Add(const model::ProcessModel& process, const HostPlace& place, double ns, uint64_t samples) {
-    lines_[KeyOf(process, place)].Add(process, place, ns, samples);
-    samples_ += samples;
+  void Add(const model::ProcessModel& process, const HostPlace& place, double ns,
+           const model::HostTime& time) {
+    lines_[KeyOf(process, place)].Add(process, place, ns, time);
+    samples_ += time.samples;
   }
   bool empty() const { return lines_.empty(); }
   uint64_t samples() const { return samples_; }
@@ -355,7 +362,7 @@ HostTimeReport HostTimeOf(std::span<const model::Member> members, IdleCause caus
     for (const auto& [key, total] : places.places()) {
       if (key.first != cause) continue;
       const double ns = shares.Ns(total.time);
-      if (ns > 0) lines.Add(*member.process, own.Telling(key.second), ns, total.time.samples);
+      if (ns > 0) lines.Add(*member.process, own.Telling(key.second), ns, total.time);
       known_ns += ns;
     }
   }
@@ -384,7 +391,7 @@ std::vector<HostTimeReport> HostTimeOf(std::span<const model::Member> members) {
 
 HostPlaceReport HostPlaceOf(const model::ProcessModel& process, const HostPlace& place) {
   Lines lines;
-  lines.Add(process, place, 1, 1);
+  lines.Add(process, place, 1, {.ns = 1, .samples = 1});
   return lines.Report(1).front();
 }
 
@@ -406,8 +413,7 @@ std::vector<HostPlaceReport> HostPlacesIn(const model::JobModel& job, std::span<
         const uint64_t at = step.index + static_cast<uint64_t>(
                                              job.comparison().alignment().Behind(member.number, step.index));
         if (!wanted.contains({number, at})) continue;
-        lines.Add(*member.process, own.Telling(key.second), static_cast<double>(step.time.ns),
-                  step.time.samples);
+        lines.Add(*member.process, own.Telling(key.second), static_cast<double>(step.time.ns), step.time);
       }
     }
   }
@@ -423,8 +429,7 @@ std::vector<HostPlaceReport> HostPlacesBeyond(const model::Member& member,
     const OwnLines own(of.steps().host_places());
     for (const auto& [key, total] : of.steps().host_places().places())
       if (key.first != IdleCause::kBlocked)
-        lines.Add(*of.process, own.Telling(key.second), static_cast<double>(total.time.ns),
-                  total.time.samples);
+        lines.Add(*of.process, own.Telling(key.second), static_cast<double>(total.time.ns), total.time);
     return lines;
   };
   const auto steps_of = [](const model::Member& of) {
@@ -479,10 +484,7 @@ const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places, s
   constexpr double kMost = 0.5;
   constexpr uint64_t kFewest = 3;  // fewer samples agree by chance
   // The fewer there are, the more of them must agree.
-  constexpr uint64_t kFew = 20;
-  constexpr double kMostOfFew = 0.6;
-  constexpr uint64_t kVeryFew = 8;
-  constexpr double kMostOfVeryFew = 0.8;
+  const auto most_of = [](uint64_t samples) { return samples < 8 ? 0.8 : samples < 20 ? 0.6 : kMost; };
   // Of silences that launches interrupt, samples stand for the part since the last launch. Where there are so
   // many, and they are so much of it, the rest is as what they show.
   constexpr uint64_t kMany = 8;
@@ -493,12 +495,10 @@ const HostPlaceReport* ExplainedBy(const std::vector<HostPlaceReport>& places, s
   for (const HostPlaceReport& place : places) {
     const double share = place.no_cpu ? place.share : place.share / std::max(1 - no_cpu, 1e-9);
     if (share < kMost || (place.no_cpu != (no_cpu >= kMost)) || !IsNamed(place)) continue;
-    if (place.samples > 0 && place.of_samples < kFewest) return nullptr;
+    if (!place.measured && place.samples > 0 && place.of_samples < kFewest) return nullptr;
     // One sample may stand for long; what calls and the kernel measure needs none.
     const bool only_sampled = !place.no_cpu && !place.memory_call && place.call.empty();
-    if (only_sampled && place.samples <= 1) return nullptr;
-    if (only_sampled && place.of_samples < kFew && share < kMostOfFew) return nullptr;
-    if (only_sampled && place.of_samples < kVeryFew && share < kMostOfVeryFew) return nullptr;
+    if (only_sampled && (place.samples <= 1 || share < most_of(place.of_samples))) return nullptr;
     const double explained_ns = place.ns_per_step / (place.no_cpu ? 1 : std::max(1 - no_cpu, 1e-9));
     const double needed = place.of_samples >= kMany ? kLeast : kMost;
     return !ns.has_value() || explained_ns >= needed * *ns ? &place : nullptr;

@@ -26,6 +26,7 @@ struct HostPlaceReport {
   double share = 0;  // of what is known
   uint64_t samples = 0;
   uint64_t of_samples = 0;
+  bool measured = false;  // half of it or more is in calls that are recorded from entry to exit
 
   static constexpr void Declare(auto& fields) {
     using P = HostPlaceReport;
@@ -48,11 +49,14 @@ struct HostPlaceReport {
         "of the last of these functions, whose time is in this place, too: no line has half of it, and the "
         "function has");
     fields("ns_per_step", &P::ns_per_step,
-           "the part of the idle time, over all steps, or over those that are spoken of");
+           "the part of the idle time, over all steps, or over those that are spoken of. Over all steps, "
+           "what is "
+           "in no recorded call is estimated from samples, if there are three or more");
     fields("share", &P::share, "of the part that is known");
     fields("samples", &P::samples,
            "how many samples say so; 0: calls that are recorded from entry to exit do");
     fields("of_samples", &P::of_samples, "of how many");
+    fields.Unwritten(&P::measured);
   }
 };
 

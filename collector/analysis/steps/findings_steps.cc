@@ -24,8 +24,8 @@
 namespace gpuprobe::analysis {
 namespace {
 
-constexpr size_t kMostPlaces = 4;      // named in a finding
-constexpr double kMostUnknown = 0.25;  // of the time: what is known of less says nothing of the rest
+constexpr size_t kMostPlaces = 4;     // named in a finding
+constexpr double kLeastKnown = 0.25;  // of the time: what is known of less says nothing of the rest
 
 double Share(const model::Summary& part, const model::Summary& whole) {
   return whole.mean > 0 ? part.mean / whole.mean : 0;
@@ -171,8 +171,8 @@ struct HostCause {
   std::string Besides() const {
     if (besides.empty()) return "";
     if (place != nullptr) return absl::StrCat(" Besides: ", besides, ".");
-    if (known < kMostUnknown)
-      return absl::StrCat(" Where the host is is known of ", Percent(known), " of the time (",
+    if (known < kLeastKnown)
+      return absl::StrCat(" It is known where the host is for ", Percent(known), " of that time (",
                           SampleCount(samples), "), which says nothing of the rest: ", besides, ".");
     return absl::StrCat(" The host is in several places (", SampleCount(samples), "): ", besides, ".");
   }

@@ -94,7 +94,7 @@ void HostAccount::Count(IdleCause cause, const HostSample& sample) {
   const auto no_cpu =
       static_cast<uint64_t>(absl::uint128(weight) * std::min(sample.run_delay_ns, span_ns) / span_ns);
   HostTime& waiting = Put(cause, {.kind = HostPlace::Kind::kNoCpu}, 0);
-  HostTime& code = Put(cause, CodePlace(sample), 0);
+  HostTime& code = Put(cause, sample.place, 0);
   waiting.weight += no_cpu;
   code.weight += weight - no_cpu;
   HostTime& most = 2 * no_cpu > weight ? waiting : code;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,36 @@ class HangsFixture : public ::testing::Test {
   void Reduce(int rank, testing::BatchBuilder& b, uint32_t comm, uint64_t at_ns, bool ends,
               uint64_t count = 1000) {
     Call(rank, b, seq_[{rank, comm}]++, at_ns, ends, kAllReduce, count, comm);
+  }
+  // Two hundred steps that update weights.
+  void Train() {
+    constexpr uint32_t kAdam = 102;
+    constexpr uint32_t kAdamSite = 9;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      testing::BatchBuilder b = Begin(rank);
+      b.String(kAdam, "AdamUpdate").Site(kAdamSite, kAdam);
+      for (uint64_t step = 1; step <= 200; ++step) {
+        const uint64_t at_ns = step * 8 * testing::kMs;
+        Work(rank, b, at_ns);
+        Reduce(rank, b, kWorld, at_ns + testing::kMs, true);
+        b.Launch(1, testing::kStart + at_ns + 2 * testing::kMs, ++correlation_[rank]);
+        b.Kernel(testing::kStart + at_ns + 4 * testing::kMs, testing::kStart + at_ns + 5 * testing::kMs,
+                 kAdamSite, correlation_[rank]);
+      }
+      Send(rank, b, 2 * testing::kSecond);
+    }
+  }
+  // What the kernel said of the rank's host at 3 s and says now.
+  void Observe(int rank, uint64_t at_ns, double cpus, const std::string& waits_for = "") {
+    for (const uint64_t ns : {3 * testing::kSecond, at_ns}) {
+      v1::ProcessObservation seen;
+      seen.mutable_clock()->set_realtime_ns(testing::kStart + ns);
+      seen.set_interval_ns(testing::kSecond);
+      seen.set_state(static_cast<uint32_t>(waits_for.empty() ? 'R' : 'S'));
+      seen.set_cpu_ns(static_cast<uint64_t>(cpus * 1e9));
+      seen.set_waits_for(waits_for);
+      processes_[static_cast<size_t>(rank)]->ApplyObservation(seen);
+    }
   }
   void Transfer(int rank, testing::BatchBuilder& b, uint32_t op, int peer, uint64_t at_ns,
                 bool ends = false) {

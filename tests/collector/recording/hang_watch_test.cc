@@ -271,33 +271,10 @@ TEST_F(HangWatchTest, ADeathIsSaidOnceAndOnlyWhileOthersGoOn) {
 // Ranks that train, and then launch nothing more.
 class WorklessWatchTest : public HangWatchTest {
  protected:
-  void Train() {
-    constexpr uint32_t kAdam = 50;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      BatchBuilder b = HangsFixture::Begin(rank);
-      b.String(kAdam, "AdamUpdate").Site(kAdam, kAdam);
-      for (uint64_t step = 1; step <= 200; ++step) {
-        const uint64_t at_ns = step * 8 * kMs;
-        Work(rank, b, at_ns);
-        Call(rank, b, step, at_ns + kMs, true);
-        b.Launch(1, kStart + at_ns + 2 * kMs, ++correlation_[rank]);
-        b.Kernel(kStart + at_ns + 4 * kMs, kStart + at_ns + 5 * kMs, kAdam, correlation_[rank]);
-      }
-      Send(rank, b, 2 * kSecond);
-    }
-  }
   // One look; the hosts are idle, and in this system call.
   void LookAt(uint64_t at_ns, const std::string& waits_for) {
     Heartbeat(at_ns);
-    for (model::ProcessModel* process : processes_) {
-      v1::ProcessObservation seen;
-      seen.mutable_clock()->set_realtime_ns(kStart + at_ns);
-      seen.set_interval_ns(kSecond);
-      seen.set_state('S');
-      seen.set_cpu_ns(10 * kMs);
-      seen.set_waits_for(waits_for);
-      process->ApplyObservation(seen);
-    }
+    for (int rank = 0; rank < kRanks; ++rank) Observe(rank, at_ns, 0.01, waits_for);
     watch_.Tick(job_, kStart + at_ns, at_ns);
   }
 };

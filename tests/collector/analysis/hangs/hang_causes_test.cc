@@ -464,21 +464,6 @@ class NoCallTest : public HangCausesTest {
       Send(rank, b, 2 * kSecond);
     }
   }
-  // Two hundred steps that update weights.
-  void Train() {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      BatchBuilder b = Begin(rank);
-      b.String(kAdam, "AdamUpdate").Site(kAdamSite, kAdam);
-      for (uint64_t step = 1; step <= 200; ++step) {
-        const uint64_t at_ns = step * 8 * kMs;
-        Work(rank, b, at_ns);
-        Reduce(rank, b, kWorld, at_ns + kMs, true);
-        b.Launch(1, kStart + at_ns + 2 * kMs, ++correlation_[rank]);
-        b.Kernel(kStart + at_ns + 4 * kMs, kStart + at_ns + 5 * kMs, kAdamSite, correlation_[rank]);
-      }
-      Send(rank, b, 2 * kSecond);
-    }
-  }
   // `inside`: in a call that creates a communicator of so many ranks, since 2 s.
   void Say(int rank, uint64_t at_ns, bool inside, int ranks = kRanks, uint64_t io_bytes = 0,
            const v1::CommunicatorCreation& more = {}) {
@@ -499,17 +484,6 @@ class NoCallTest : public HangCausesTest {
     }
     ASSERT_TRUE(processes_[static_cast<size_t>(rank)]->Apply(batch).ok());
   }
-  void Observe(int rank, uint64_t at_ns, double cpus, const std::string& waits_for = "") {
-    for (const uint64_t ns : {3 * kSecond, at_ns}) {
-      v1::ProcessObservation seen;
-      seen.mutable_clock()->set_realtime_ns(kStart + ns);
-      seen.set_interval_ns(kSecond);
-      seen.set_state(static_cast<uint32_t>(waits_for.empty() ? 'R' : 'S'));
-      seen.set_cpu_ns(static_cast<uint64_t>(cpus * 1e9));
-      seen.set_waits_for(waits_for);
-      processes_[static_cast<size_t>(rank)]->ApplyObservation(seen);
-    }
-  }
   // Rank 1's host does that after it has trained; the others' are idle.
   void ExpectIdle(double cpus, const std::string& waits_for) {
     Train();
@@ -523,8 +497,6 @@ class NoCallTest : public HangCausesTest {
   }
   static constexpr uint32_t kInit = 100;
   static constexpr uint32_t kGrow = 101;
-  static constexpr uint32_t kAdam = 102;
-  static constexpr uint32_t kAdamSite = 9;
 };
 
 TEST_F(NoCallTest, TheRankThatDoesNotCreateTheCommunicatorIsNamed) {
