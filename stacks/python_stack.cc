@@ -134,6 +134,25 @@ void PythonStack::KeepOuter(size_t count) {
   size_ = count;
 }
 
+// Where a class is called often, 3.12 and newer run its `__init__` without a call from C, with a frame of their
+// own between it and its caller. That frame's code is named and filed by one and the same string.
+void PythonStack::DropInternal() {
+  size_t kept = 0;
+  for (size_t i = 0; i < size_; ++i) {
+    const PythonFrame& frame = frames_[i];
+    if (frame.place.code != 0 && frame.place.file == frame.place.function) {
+      if (kept > 0 && frame.entry && !frames_[kept - 1].entry) {
+        frames_[kept - 1].entry = true;
+        frames_[kept - 1].loop = frame.loop;
+      }
+      continue;
+    }
+    if (kept != i) frames_[kept] = frame;
+    ++kept;
+  }
+  size_ = kept;
+}
+
 Unreadable PythonProcess::Open() {
   runtime_ = 0;
   code_type_ = 0;
@@ -507,6 +526,7 @@ bool PythonProcess::ReadStack(const PythonThread& thread, PythonStack& stack, Fi
     const bool read_again = ReadChain(thread.state, stack.blocks_, stack.again_);
     if (read && read_again && stack.unknown_ == 0 && collecting == IsCollecting(thread) && Agree(stack)) {
       stack.quality_ = stack.chain_.cut ? StackQuality::kOuterMissing : StackQuality::kWhole;
+      stack.DropInternal();
       if (collecting) stack.AddInnermost(kCollecting);
       return true;
     }
@@ -519,6 +539,7 @@ bool PythonProcess::ReadStack(const PythonThread& thread, PythonStack& stack, Fi
     outer = stack.again_.whole ? std::min(outer, stack.CountOuter()) : 0;
     if (outer == 0) continue;
     stack.KeepOuter(outer);
+    stack.DropInternal();
     return true;
   }
   stack.size_ = 0;
@@ -531,6 +552,7 @@ void PythonProcess::ReadStopped(const PythonThread& thread, uint64_t until_ns, P
                     ReadNames(stack, nullptr, nullptr, Torn::kNothing);
   until_ns_ = UINT64_MAX;
   if (!read) stack.size_ = 0;
+  stack.DropInternal();
   stack.quality_ = !read              ? StackQuality::kTorn
                    : stack.chain_.cut ? StackQuality::kOuterMissing
                                       : StackQuality::kWhole;

@@ -97,6 +97,7 @@ class PythonStack {
   // Of a torn stack: how many of the outermost frames were there all the time.
   size_t CountOuter() const;
   void KeepOuter(size_t count);
+  void DropInternal();
 
   size_t size_ = 0;
   size_t unknown_ = 0;  // while it is read: so many of the innermost ones may be none, or have no name

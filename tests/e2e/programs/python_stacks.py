@@ -77,6 +77,18 @@ def recursion(depth):
     return park() if depth == 0 else recursion(depth - 1)
 
 
+class Parks:
+    def __init__(self, parks):
+        if parks:
+            park()
+
+
+def in_a_constructor():
+    # Often enough that the interpreter enters __init__ without a call (3.12 and newer).
+    for i in range(1000):
+        Parks(i == 999)
+
+
 def naïve_функция_函数():
     park()
 
@@ -97,6 +109,7 @@ TARGETS = {
     "through C": through_c,
     "recursion": lambda: recursion(50),
     "deep": lambda: recursion(400),
+    "constructor": in_a_constructor,
     "names": naïve_функция_函数,
     "long": of_a_long_function,
 }
