@@ -91,6 +91,10 @@ inline constexpr Setting kSettings[] = {
      "record only the first of every N steps, from GPUPROBE_START_STEP on"},
     {"GPUPROBE_EXIT_WAIT_MS", Kind::kNumber, "2000", "ms", 0, 60000,
      "maximum wait at exit for the last records"},
+    {"GPUPROBE_GPU_HEALTH", Kind::kFlag, "1", "", 0, 1,
+     "of the collector: read clocks, power, temperature and errors of the GPUs that are used from NVML, once "
+     "a "
+     "second, for at most a thousandth of the time. 0: never"},
     {"GPUPROBE_HUB", Kind::kText, "", "", 0, 0,
      "of gpuprobe run, in a job that spans hosts: the host that shows all of them, as HOST or HOST:PORT, or "
      "off; default: the host where the launcher lets ranks meet",

@@ -34,6 +34,7 @@
 #include "collector/analysis/work/compute_report.h"
 #include "collector/analysis/work/device_sharing.h"
 #include "collector/analysis/work/driver_calls.h"
+#include "collector/analysis/work/gpu_health.h"
 #include "proto/cupti_versions.h"
 
 namespace gpuprobe::analysis {
@@ -149,6 +150,8 @@ RankReport RankOf(const model::JobModel& job, const model::Member& member, const
     }
   }
   if (!r.device.has_value() && !process.devices().empty()) r.device = process.devices().begin()->first;
+  if (const auto device = member.IsDevice() ? member.device() : r.device; device.has_value())
+    r.gpu_health = GpuHealthOf(process, *device);
   r.kernel_count = process.totals().kernels;
   member.ForEachKernel([&](const model::KernelTotals& kernel) {
     r.kernel_total_ns += kernel.time_ns.total();

@@ -70,6 +70,7 @@ std::string Mib(uint64_t bytes);
 std::vector<FindingRule> CaptureRules();
 std::vector<FindingRule> CommunicationRules();
 std::vector<FindingRule> DeviceRules();
+std::vector<FindingRule> GpuHealthRules();
 std::vector<FindingRule> GrowthRules();
 std::vector<FindingRule> HangRules();
 std::vector<FindingRule> LongStepRules();

@@ -12,6 +12,8 @@
 #include "collector/analysis/members.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/trust/duplicate_ranks.h"
+#include "collector/report/gpu_health.h"
+#include "collector/report/words.h"
 #include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
@@ -54,6 +56,23 @@ void AddMemory(const model::Member& member, RankNumbers& rank) {
     if (described != process.devices().end()) memory.capacity_bytes = described->second.info.memory_bytes();
   }
   if (member.place == 0) rank.pinned_bytes = process.ledger().kinds()[v1::MEMORY_KIND_PINNED].live_bytes;
+}
+
+void AddHealth(const model::Member& member, RankNumbers& rank) {
+  const model::ProcessModel& process = *member.process;
+  for (const auto& [ordinal, health] : process.health()) {
+    if (member.IsDevice() && process.device_steps().ReportedPlaceOf(ordinal) != member.place) continue;
+    GpuHealthNumbers& gpu = rank.gpus.emplace_back();
+    gpu.device = ordinal;
+    gpu.clock_mhz = health.clock_mhz();
+    gpu.power_w = health.power_milliwatts() / 1000.0;
+    gpu.temperature_c = health.temperature_celsius();
+    gpu.errors = health.xid_count();
+    for (int i = 0; i < v1::ClockLimit_ARRAYSIZE; ++i) {
+      if (const uint64_t ns = health.LimitedNs(static_cast<v1::ClockLimit>(i)); ns > 0)
+        gpu.limited_ns[report::Word(static_cast<ClockLimit>(i))] = ns;
+    }
+  }
 }
 
 void AddCopies(const model::ProcessTotals& totals, RankNumbers& rank) {
@@ -102,6 +121,7 @@ RankNumbers RankOf(const model::JobModel& job, const model::Member& member, cons
   }
   AddSteps(member, rank, numbers);
   AddMemory(member, rank);
+  AddHealth(member, rank);
   const auto& blame = job.comparison().blame();
   if (member.number < blame.size()) {
     rank.caused_wait_ns = blame[member.number].caused_mean_ns;

@@ -30,6 +30,16 @@ struct DeviceMemoryNumbers {
   uint64_t high_water_bytes = 0;
 };
 
+// As NVML says; 0: not known.
+struct GpuHealthNumbers {
+  uint32_t device = 0;
+  uint64_t clock_mhz = 0;
+  double power_w = 0;
+  uint64_t temperature_c = 0;
+  std::map<std::string, uint64_t> limited_ns;  // "hardware_thermal": how long that kept the clock down
+  uint64_t errors = 0;
+};
+
 struct CopyNumbers {
   std::string direction;  // "h2d"
   uint64_t copies = 0;
@@ -56,6 +66,7 @@ struct RankNumbers {
   uint64_t caused_wait_ns = 0;  // that the mean of the others waited for it
   uint64_t waited_ns = 0;
   std::vector<DeviceMemoryNumbers> memory;
+  std::vector<GpuHealthNumbers> gpus;  // on which it computes, if NVML was asked
   uint64_t pinned_bytes = 0;
   uint64_t probe_host_ns = 0;  // on the program's threads, estimated
   uint64_t probe_cpu_ns = 0;   // of the probe's own thread

@@ -173,6 +173,17 @@ inline constexpr double kAsFastTimeShare = 0.1;
 // limits on power and clocks slow matrix products first.
 inline constexpr double kMostTimeShare = 0.5;
 
+// --- clocks of GPUs ----------------------------------------------------------------------------------------
+
+// One look a second: fewer say little.
+inline constexpr double kClockSeconds = 2;
+// GPUs of one kind under one limit differ by less: a better chip needs less power for the same clock.
+inline constexpr double kLowerClockRatio = 0.95;
+// Of the time, above the others': looks that come by chance are fewer.
+inline constexpr double kClockLimitShare = 0.05;
+// Of a slowdown, by the ratio of clocks.
+inline constexpr double kClockExplainsShare = 0.5;
+
 // --- groups of ranks, and imbalance ------------------------------------------------------------------------
 
 // One rank alone is a straggler.

@@ -27,4 +27,8 @@ absl::StatusOr<std::string> FindBeside(const std::string& file, std::initializer
   return absl::NotFoundError(absl::StrCat(file, " not found; looked in ", looked));
 }
 
+absl::StatusOr<std::string> FindLibrary() {
+  return FindBeside("libgpuprobe.so", {"", "../lib", "../injector"});
+}
+
 }  // namespace gpuprobe::cli

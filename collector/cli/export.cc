@@ -64,7 +64,7 @@ int ExportMain(const Arguments& arguments) {
   CLI::App app("Writes a run for other tools: its records, or tables of records, steps and the report",
                "gpuprobe export");
   ExportOptions options;
-  app.add_option("DIR", options.given, "run directory, or URL of a served run")->required();
+  app.add_option("DIR", options.given, kGivenRun);
   app.add_option(
          "--format", options.format,
          "jsonl: every record as a JSON object, one per line; steps: seconds of each step and phase, one per "

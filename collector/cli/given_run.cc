@@ -20,6 +20,7 @@
 #include "collector/analysis/units.h"
 #include "collector/cli/command.h"
 #include "collector/cli/progress.h"
+#include "collector/cli/recorded_runs.h"
 #include "collector/http/fetch.h"
 #include "collector/http/served_files.h"
 #include "collector/store/run_files.h"
@@ -208,6 +209,12 @@ class GivenRun::Copies {
 };
 
 absl::StatusOr<GivenRun> GivenRun::Open(const std::string& given) {
+  if (given.empty()) {
+    absl::StatusOr<std::string> newest = NewestRun();
+    if (!newest.ok()) return newest.status();
+    SayError(absl::StrCat("the newest run: ", *newest));
+    return GivenRun(*newest, *newest, nullptr);
+  }
   if (!http::IsUrl(given)) return GivenRun(given, given, nullptr);
   const absl::StatusOr<std::vector<RemoteFile>> files = ListOf(given);
   if (!files.ok()) return files.status();

@@ -13,9 +13,14 @@
 
 namespace gpuprobe::cli {
 
+// What is said of the argument.
+inline constexpr char kGivenRun[] =
+    "run directory, or URL of a served run [the newest run under gpuprobe-runs]";
+
 class GivenRun {
  public:
-  // `given` as it was typed. A directory is not looked at. Unavailable if the server does not answer or stops
+  // `given` as it was typed; empty: the newest run below gpuprobe-runs/, which is then said. A directory is
+  // not looked at. NotFound if there is no newest run. Unavailable if the server does not answer or stops
   // answering; otherwise as http::Fetch, or what keeps the copy from being written.
   static absl::StatusOr<GivenRun> Open(const std::string& given);
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/units.h"
+#include "collector/cli/beside.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/command_line.h"
@@ -78,7 +79,7 @@ std::string HelpText() {
       "torchrun --nproc-per-node 8 train.py\n\nSubcommands (see gpuprobe SUBCOMMAND --help):\n";
   for (const Command& command : Commands())
     absl::StrAppendFormat(&out, "  %-10s %s\n", command.name, command.summary);
-  absl::StrAppend(&out, "\n", EnvironmentText());
+  absl::StrAppend(&out, "\nThe variables of a profiled program (GPUPROBE_*): gpuprobe help environment\n");
   return out;
 }
 
@@ -151,6 +152,16 @@ constexpr Topic kTopics[] = {
     {"completion-zsh", ZshCompletion},
 };
 
+constexpr char kLibraryPath[] = "library-path";
+
+// For CUDA_INJECTION64_PATH and LD_PRELOAD.
+int PrintLibraryPath() {
+  const absl::StatusOr<std::string> path = FindLibrary();
+  if (!path.ok()) return Fail("help", path.status(), kFailed);
+  Print(absl::StrCat(*path, "\n"));
+  return kDone;
+}
+
 // gpuprobe(1), or that of a subcommand.
 int PrintManPage(const std::string& topic) {
   if (topic.empty()) {
@@ -171,6 +182,7 @@ int HelpMain(const Arguments& arguments) {
   CLI::App app("Shows help", "gpuprobe help");
   std::vector<std::string> names;
   for (const Topic& topic : kTopics) names.emplace_back(topic.name);
+  names.emplace_back(kLibraryPath);
   const std::string topics = absl::StrJoin(names, ", ");
   for (const Command& command : Commands()) names.emplace_back(command.name);
   std::string topic;
@@ -184,6 +196,7 @@ int HelpMain(const Arguments& arguments) {
   if (man) return PrintManPage(topic);
   if (markdown && topic != "environment")
     return Fail("help", "--markdown is for help environment (see gpuprobe help --help)", kUsage);
+  if (topic == kLibraryPath) return PrintLibraryPath();
   for (const Command& command : Commands()) {
     if (topic == command.name) return command.main({"--help"});
   }

@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -96,6 +99,12 @@ absl::Status PrintResult(tables::Database& database, const std::string& sql, con
   return status;
 }
 
+// The only argument is the statement, and the run is the newest one.
+bool LooksLikeSql(const std::string& text) {
+  std::error_code error;
+  return text.find(' ') != std::string::npos && !std::filesystem::exists(text, error);
+}
+
 }  // namespace
 
 int QueryMain(const Arguments& arguments) {
@@ -107,12 +116,13 @@ int QueryMain(const Arguments& arguments) {
   std::string format = "table";
   bool schema = false;
   StepMarkerOption marker;
-  app.add_option("DIR", given, "run directory, or URL of a served run")->required();
+  app.add_option("DIR", given, kGivenRun);
   auto* statement = app.add_option("SQL", sql, "one SELECT")->check(NotEmpty());
   app.add_option("--format", format, "table, csv or jsonl")->check(OneOf({"table", "csv", "jsonl"}));
   app.add_flag("--schema", schema, "print the tables, views and their columns")->excludes(statement);
   marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
+  if (sql.empty() && !schema && LooksLikeSql(given)) std::swap(given, sql);
   if (sql.empty() && !schema) return Fail(kQuery, "needs a SELECT, or --schema", kUsage);
   const absl::StatusOr<GivenRun> run = GivenRun::Open(given);
   if (!run.ok()) return Fail(kQuery, run.status(), kFailed);

@@ -48,6 +48,11 @@ Place PlaceOf(pid_t pid, const LaunchedRank& rank) {
 
 }  // namespace
 
+std::optional<int32_t> RankOfProcess(pid_t pid) {
+  const std::optional<LaunchedRank> rank = RankOf(pid);
+  return rank.has_value() ? std::optional(rank->rank) : std::nullopt;
+}
+
 absl::StatusOr<std::vector<RankBeside>> RanksBeside(pid_t pid) {
   if (StatOf(pid).state == '?') return absl::NotFoundError(absl::StrCat("there is no process ", pid));
   const std::optional<LaunchedRank> own = RankOf(pid);

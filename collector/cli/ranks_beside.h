@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,5 +23,8 @@ struct RankBeside {
 // By rank, `pid` among them. FailedPrecondition if no launcher named its rank, NotFound if it does not exist;
 // processes that may not be read are left out.
 absl::StatusOr<std::vector<RankBeside>> RanksBeside(pid_t pid);
+
+// As its launcher's variables say; nullopt: it is none, or may not be read.
+std::optional<int32_t> RankOfProcess(pid_t pid);
 
 }  // namespace gpuprobe::cli

@@ -67,8 +67,7 @@ int ReportMain(const Arguments& arguments) {
   bool html = false;
   bool steps = false;
   bool ranks = false;
-  app.add_option("DIR", directories, "run directory, or URL of a served run; several: the hosts of one job")
-      ->required();
+  app.add_option("DIR", directories, absl::StrCat(kGivenRun, "; several: the hosts of one job"));
   app.add_flag("--json", json, "print report.json");
   app.add_flag("--ranks", ranks, "with --json: include full detail for every rank, even beyond 1 MB")
       ->needs("--json");
@@ -90,17 +89,20 @@ int ReportMain(const Arguments& arguments) {
 
   if (serve.address.has_value() && (json || html))
     return Fail(kReport, "--serve prints no report: leave out --json and --html", kUsage);
+  if (directories.empty()) directories.emplace_back();
   const bool alone = directories.size() == 1;
   if (alone && http::IsUrl(directories.front()) && !(html || ranks || steps || serve.address.has_value()))
     return ReportServed(directories.front(), json);
-  const std::string name = absl::StrJoin(directories, " ");
   std::vector<GivenRun> runs;
+  std::vector<std::string> names;
   for (std::string& directory : directories) {
     absl::StatusOr<GivenRun> run = GivenRun::Open(directory);
     if (!run.ok()) return Fail(kReport, run.status(), kFailed);
     directory = run->directory();
+    names.push_back(run->name());
     runs.push_back(*std::move(run));
   }
+  const std::string name = absl::StrJoin(names, " ");
   const absl::StatusOr<std::unique_ptr<http::Server>> server = serve.Listen();
   if (!server.ok()) return Fail(kReport, server.status(), kFailed);
   std::optional<Progress> progress(std::in_place, directories);

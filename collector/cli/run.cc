@@ -84,6 +84,7 @@ void RemoveSocketDirectory(const std::string& path) {
 
 struct RunOptions {
   std::string out;
+  std::string name;                     // of the run directory where --out was not given
   std::string out_of_all_hosts;         // empty: the job is on one host, or --out was not given
   std::optional<hub::Meeting> meeting;  // of the hosts
   KeepOption keep;
@@ -259,6 +260,7 @@ int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::s
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder =
       recording::Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kRun, recorder.status(), kOwnFailure);
+  (*recorder)->SetName(options.name);
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
   std::optional<recording::AllHosts> hosts;
   if (!options.out_of_all_hosts.empty() || options.meeting.has_value()) {
@@ -356,7 +358,11 @@ int RunMain(const Arguments& arguments) {
   CLI::App app("Runs a command under the probe; its streams, signals and exit code pass through unchanged",
                "gpuprobe run");
   RunOptions options;
-  app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]")->check(NotEmpty());
+  auto* const out = app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]")
+                        ->check(NotEmpty());
+  app.add_option("--name", options.name, "name of the run in the default of --out [the program's]")
+      ->check(NotEmpty())
+      ->excludes(out);
   options.keep.AddTo(app);
   options.rank_options.AddTo(app);
   options.marker.AddTo(app);
@@ -401,7 +407,7 @@ int RunMain(const Arguments& arguments) {
   auto environment = options.steps.Environment(options.marker.marker);
   if (!environment.ok()) return Fail(kRun, std::string(environment.status().message()), kUsage);
   options.environment = *std::move(environment);
-  const absl::StatusOr<std::string> library = FindBeside("libgpuprobe.so", {"", "../lib", "../injector"});
+  const absl::StatusOr<std::string> library = FindLibrary();
   if (!library.ok()) return Fail(kRun, library.status(), kOwnFailure);
   const CommandEnd end = Supervise(command, *library, options);
   if (end.end_signal != 0) recording::EndBySignal(end.end_signal);

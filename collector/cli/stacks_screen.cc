@@ -28,31 +28,6 @@ std::string VersionText(uint32_t version) {
   return version < 0x030b0000 ? minor : absl::StrCat(minor, ".", patch);
 }
 
-std::string StateText(const ThreadStack& thread) {
-  if (thread.waits_for_python) {
-    return absl::StrCat(
-        "waits for Python's lock (GIL)",
-        thread.lock_holder != 0 ? absl::StrCat(", which thread ", thread.lock_holder, " has") : "");
-  }
-  if (!thread.call.empty()) return absl::StrCat("in ", thread.call);
-  switch (thread.state) {
-    case 'R':
-      return "running";
-    case 'S':
-      return "sleeping";
-    case 'D':
-      return "in the kernel, cannot be interrupted";
-    case 'T':
-      return "stopped";
-    case 't':
-      return "stopped by a debugger";
-    case 'Z':
-      return "ended";
-    default:
-      return "in an unknown state";
-  }
-}
-
 std::string NameOf(const LabelledStacks& process, bool with_pid) {
   std::string pid = absl::StrCat("pid ", process.process.pid);
   if (process.label.empty()) return pid;
@@ -256,6 +231,44 @@ std::string StoppedText(const std::vector<LabelledStacks>& processes) {
 }
 
 }  // namespace
+
+std::string StateText(const ThreadStack& thread) {
+  if (thread.waits_for_python) {
+    return absl::StrCat(
+        "waits for Python's lock (GIL)",
+        thread.lock_holder != 0 ? absl::StrCat(", which thread ", thread.lock_holder, " has") : "");
+  }
+  if (!thread.call.empty()) return absl::StrCat("in ", thread.call);
+  switch (thread.state) {
+    case 'R':
+      return "running";
+    case 'S':
+      return "sleeping";
+    case 'D':
+      return "in the kernel, cannot be interrupted";
+    case 'T':
+      return "stopped";
+    case 't':
+      return "stopped by a debugger";
+    case 'Z':
+      return "ended";
+    default:
+      return "in an unknown state";
+  }
+}
+
+std::string PlaceText(const ThreadStack& thread) {
+  if (thread.frames.empty()) return "";
+  const auto is_own = [](const StackFrame& frame) {
+    return !frame.native && frame.file.starts_with('/') &&
+           frame.file.find("/lib/python") == std::string::npos &&
+           frame.file.find("-packages/") == std::string::npos;
+  };
+  const auto own = std::find_if(thread.frames.begin(), thread.frames.end(), is_own);
+  const std::string innermost = FrameText(thread.frames.front());
+  if (own == thread.frames.end() || own == thread.frames.begin()) return innermost;
+  return absl::StrCat(innermost, ", from ", FrameText(*own));
+}
 
 std::string WhyUnreadable(const ProcessStacks& process) {
   switch (process.unreadable) {

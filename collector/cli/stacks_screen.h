@@ -33,6 +33,12 @@ std::string WithoutParameters(const std::string& function);
 // Why there is no Python stack, with the remedy, as the rest of "no Python stack: ...".
 std::string WhyUnreadable(const observe::ProcessStacks& process);
 
+// "sleeping", "in read /data/x", "stopped"
+std::string StateText(const observe::ThreadStack& thread);
+// Where it is: its innermost function, and the innermost of the program's own, if that is another one. Empty:
+// no stack is known.
+std::string PlaceText(const observe::ThreadStack& thread);
+
 std::string StacksText(const std::vector<LabelledStacks>& processes, bool all_threads,
                        const render::Screen& screen);
 nlohmann::ordered_json StacksJson(const std::vector<LabelledStacks>& processes);

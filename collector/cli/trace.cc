@@ -320,7 +320,7 @@ int TraceMain(const Arguments& arguments) {
   CLI::App app("Writes a recorded run as a timeline, for Perfetto or for tools that read PyTorch traces",
                "gpuprobe trace");
   TraceOptions options;
-  app.add_option("DIR", options.given, "run directory, or URL of a served run")->required();
+  app.add_option("DIR", options.given, kGivenRun);
   app.add_option("-o,--out", options.out, "file to write; with --format chrome: a folder, one file per rank")
       ->required()
       ->check(NotEmpty());

@@ -20,6 +20,7 @@ namespace gpuprobe::http {
 namespace {
 
 using analysis::DeviceMemoryNumbers;
+using analysis::GpuHealthNumbers;
 using analysis::RankNumbers;
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
@@ -75,6 +76,14 @@ void ForDevices(const Moment& m, Family& family, Value value) {
   for (const RankNumbers& rank : m.job.ranks) {
     for (const DeviceMemoryNumbers& memory : rank.memory)
       family.Add(Of(rank, "device", absl::StrCat(memory.device)), value(memory));
+  }
+}
+
+template <typename Value>
+void ForGpus(const Moment& m, Family& family, Value value) {
+  for (const RankNumbers& rank : m.job.ranks) {
+    for (const GpuHealthNumbers& gpu : rank.gpus)
+      family.Add(Of(rank, "device", absl::StrCat(gpu.device)), value(gpu));
   }
 }
 
@@ -248,6 +257,35 @@ const Row<Moment> kRows[] = {
      [](const Moment& m, Family& f) {
        ForDevices(m, f, [](const DeviceMemoryNumbers& d) { return d.capacity_bytes; });
      }},
+    {"gpuprobe_gpu_clock_hertz", kGauge, "host, rank, device",
+     "Clock of the multiprocessors, as NVML says; this and the next ones only where it can be asked.",
+     [](const Moment& m, Family& f) {
+       ForGpus(m, f, [](const GpuHealthNumbers& g) { return static_cast<double>(g.clock_mhz) * 1e6; });
+     }},
+    {"gpuprobe_gpu_power_watts", kGauge, "host, rank, device", "Power that the GPU takes.",
+     [](const Moment& m, Family& f) { ForGpus(m, f, [](const GpuHealthNumbers& g) { return g.power_w; }); }},
+    {"gpuprobe_gpu_temperature_celsius", kGauge, "host, rank, device", "Temperature of the chip.",
+     [](const Moment& m, Family& f) {
+       ForGpus(m, f, [](const GpuHealthNumbers& g) { return g.temperature_c; });
+     }},
+    {"gpuprobe_gpu_limited_seconds_total", kCounter, "host, rank, device, kind",
+     "Time in which the GPU computed and something kept its clock down: power_cap, thermal, "
+     "hardware_thermal, "
+     "power_brake, hardware_slowdown, sync_boost, clocks_set.",
+     [](const Moment& m, Family& f) {
+       for (const RankNumbers& rank : m.job.ranks) {
+         for (const GpuHealthNumbers& gpu : rank.gpus) {
+           for (const auto& [limit, ns] : gpu.limited_ns) {
+             Labels labels = Of(rank, "device", absl::StrCat(gpu.device));
+             labels.push_back({"kind", limit});
+             f.Add(std::move(labels), Seconds(ns));
+           }
+         }
+       }
+     }},
+    {"gpuprobe_gpu_errors_total", kCounter, "host, rank, device",
+     "Errors (Xids) that the driver reported of the GPU.",
+     [](const Moment& m, Family& f) { ForGpus(m, f, [](const GpuHealthNumbers& g) { return g.errors; }); }},
     {"gpuprobe_pinned_memory_bytes", kGauge, kRank, "Pinned host memory that the rank holds.",
      [](const Moment& m, Family& f) { ForRanks(m, f, [](const RankNumbers& r) { return r.pinned_bytes; }); }},
 

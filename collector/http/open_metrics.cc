@@ -21,7 +21,7 @@ using Labels = std::vector<ClientMetric::Label>;
 
 constexpr char kTotal[] = "_total";
 constexpr char kInfo[] = "_info";
-constexpr const char* kUnits[] = {"seconds", "bytes", "ratio"};
+constexpr const char* kUnits[] = {"seconds", "bytes", "ratio", "hertz", "watts", "celsius"};
 
 // A metric's name as a family, its kind, and what its samples add to the name.
 struct Kind {

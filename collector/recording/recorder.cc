@@ -1,7 +1,9 @@
 #include "collector/recording/recorder.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -142,8 +144,8 @@ absl::Status Recorder::Resume(const std::function<void(const std::string& line)>
 absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hello& hello,
                                                                   std::string_view raw) {
   if (!directory_.has_value()) {
-    absl::StatusOr<store::Directory> made =
-        store::Directory::MakeNew(store::DefaultRunDirectory(store::RunName(hello.identity()), NowNs()));
+    absl::StatusOr<store::Directory> made = store::Directory::MakeNew(
+        store::DefaultRunDirectory(name_.empty() ? store::RunName(hello.identity()) : name_, NowNs()));
     if (made.ok() && !folder_in_default_.empty())
       made = store::Directory::Make(absl::StrCat(made->path(), "/", folder_in_default_));
     if (!made.ok()) return made.status();
@@ -240,19 +242,53 @@ void Recorder::CountUntilBye(model::ProcessModel& process) {
 }
 
 void Recorder::RecordObservation(model::ProcessModel& process, std::optional<v1::ProcessObservation> seen) {
-  v1::Frame frame;
   if (!seen.has_value()) return;
   process.ApplyObservation(*seen);
-  ++changes_;
+  v1::Frame frame;
   *frame.mutable_process_observation() = *std::move(seen);
+  Record(process, frame);
+}
+
+void Recorder::Record(const model::ProcessModel& process, const v1::Frame& frame) {
+  ++changes_;
   if (const auto log = logs_.find(&process); log != logs_.end())
     Note(log->second->Append(frame.SerializeAsString(), MonotonicNs()));
+}
+
+std::unique_ptr<observe::DeviceWatch> Recorder::MakeDeviceWatch() {
+  const char* const wanted = std::getenv("GPUPROBE_GPU_HEALTH");
+  if (wanted != nullptr && std::string_view(wanted) == "0") return nullptr;
+  return std::make_unique<observe::DeviceWatch>();
+}
+
+void Recorder::ObserveDevices() {
+  if (device_watch_ == nullptr) return;
+  std::map<std::string, std::vector<std::pair<model::ProcessModel*, uint32_t>>> users;  // by uuid
+  for (const auto& [process, observer] : observers_) {
+    for (const auto& [ordinal, device] : process->devices()) {
+      if (device.kernels == 0 || device.info.uuid().empty()) continue;
+      users[device.info.uuid()].emplace_back(process, ordinal);
+      device_watch_->Add(device.info.uuid());
+    }
+  }
+  for (auto& [uuid, seen] : device_watch_->Take()) {
+    for (const auto& [process, ordinal] : users[uuid]) {
+      seen.set_device(ordinal);
+      process->ApplyDevice(seen);
+      v1::Frame frame;
+      *frame.mutable_device_observation() = seen;
+      Record(*process, frame);
+    }
+  }
 }
 
 void Recorder::ObserveIfDue() {
   constexpr uint64_t kEveryNs = 1'000'000'000;
   const bool due = MonotonicNs() >= next_observation_ns_;
-  if (due) next_observation_ns_ = MonotonicNs() + kEveryNs;
+  if (due) {
+    next_observation_ns_ = MonotonicNs() + kEveryNs;
+    ObserveDevices();
+  }
   for (auto it = observers_.begin(); it != observers_.end();) {
     if (due || it->second->HasEnded()) Observe(*it->first, *it->second, /*last=*/false);
     it = it->second->said_end() ? observers_.erase(it) : std::next(it);

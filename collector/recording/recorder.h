@@ -19,6 +19,7 @@
 #include "collector/analysis/live_status.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job/job_model.h"
+#include "collector/observe/device_watch.h"
 #include "collector/observe/process_observer.h"
 #include "collector/recording/hang_watch.h"
 #include "collector/recording/health_check.h"
@@ -53,6 +54,8 @@ class Recorder : public PageSource {
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
   // Where the directory gets a default name: records into this folder of it.
   void SetFolderInDefault(const std::string& folder) { folder_in_default_ = folder; }
+  // Where the directory gets a default name: with this instead of the program's.
+  void SetName(const std::string& name) { name_ = name; }
   // Makes the first process that reports print where the run is.
   void LetProcessTell(const std::string& run) { tells_ = run; }
   // `options`: how long a collective may wait before it counts as a hang, and what links carry. `say`
@@ -107,6 +110,8 @@ class Recorder : public PageSource {
 
  private:
   class Sink;
+  // nullptr: GPUPROBE_GPU_HEALTH=0.
+  static std::unique_ptr<observe::DeviceWatch> MakeDeviceWatch();
   explicit Recorder(uint64_t keep_bytes) : keep_bytes_(keep_bytes) {}
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes,
                                                           bool may_resume);
@@ -123,9 +128,14 @@ class Recorder : public PageSource {
   void Observe(model::ProcessModel& process, observe::ProcessObserver& observer, bool last);
   void CountUntilBye(model::ProcessModel& process);
   void RecordObservation(model::ProcessModel& process, std::optional<v1::ProcessObservation> seen);
+  // What the watch has seen of GPUs, for the processes that compute on them; and has it watch those of new
+  // ones.
+  void ObserveDevices();
+  void Record(const model::ProcessModel& process, const v1::Frame& frame);
 
   std::optional<store::Directory> directory_;
   std::string folder_in_default_;
+  std::string name_;         // of the run; empty: its program's
   bool unfinished_ = false;  // the directory holds a run that Resume goes on with
   size_t clients_ = 0;       // sinks that are open
   model::JobModel job_;
@@ -135,6 +145,7 @@ class Recorder : public PageSource {
   std::unique_ptr<store::RunRecording> recording_;  // from the first process on
   std::map<const model::ProcessModel*, store::RunRecording::Log*> logs_;
   std::map<model::ProcessModel*, std::unique_ptr<observe::ProcessObserver>> observers_;
+  std::unique_ptr<observe::DeviceWatch> device_watch_ = MakeDeviceWatch();
   uint64_t next_observation_ns_ = 0;
   int end_patience_ms_ = 200;  // left, for ends that are waited for
   HangOptions rank_options_;

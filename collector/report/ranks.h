@@ -9,6 +9,7 @@
 
 #include "collector/model/statistics/distribution.h"
 #include "collector/report/collectives.h"
+#include "collector/report/gpu_health.h"
 #include "collector/report/host_time.h"
 #include "collector/report/memory.h"
 #include "collector/report/phases.h"
@@ -63,6 +64,7 @@ struct RankReport {
   std::optional<Halt> end;
   std::vector<Stop> stops;
   HostLoad host_load;
+  GpuHealth gpu_health;
   std::vector<HostTimeReport> host_time;
   StepMeans step_means;
   CausedWait caused;
@@ -95,6 +97,10 @@ struct RankReport {
     fields("stops", &R::stops,
            "the last eight times of a second or more in which none of its threads could run, to the second");
     fields("host_load", &R::host_load, "what its host did to it, over the whole run");
+    fields("gpu_health", &R::gpu_health,
+           "how well `device` was, as NVML on its host reported; absent: nobody asked, or it does not know")
+        .AbsentIfEmpty()
+        .InSummary();
     fields
         .Group("kernels", "its kernels",
                [](auto& group) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/report/gpu_health.h"
 #include "collector/report/host_time.h"
 #include "collector/report/long_steps.h"
 #include "collector/report/processes.h"
@@ -89,6 +90,8 @@ struct Straggler {
   std::optional<uint64_t> since_step = std::nullopt;
   HostLoad load;
   HostLoad usual_load;
+  GpuHealth gpu_health;
+  GpuHealth usual_gpu_health;
   bool slow_stage = false;  // a pipeline's: its neighbours wait for it in sends and receives
 
   std::string Name() const;  // "rank 3", "GPU 2"
@@ -143,6 +146,9 @@ struct Straggler {
     fields("persistent", &S::persistent, "in 60 % of its steps or more, or since `since_step`");
     fields("host_load", &S::load, "as `ranks[].host_load`");
     fields("usual_host_load", &S::usual_load, "each value the median of the other ranks'");
+    fields("gpu_health", &S::gpu_health, "as `ranks[].gpu_health`").AbsentIfEmpty();
+    fields("usual_gpu_health", &S::usual_gpu_health, "each value the median of the other ranks'")
+        .AbsentIfEmpty();
     fields("late_steps", &S::late_steps,
            "steps in which that waiting is 5 % of the step or more; `null` if steps cannot be compared")
         .NullUnless([](const S& s) { return s.compared_steps > 0; });

@@ -32,6 +32,8 @@ void Step(RunSource& source, model::JobModel& job, Replayed& replayed, BatchWatc
     source.process->ApplyBye(frame.bye());
   } else if (frame.has_process_observation() && source.process != nullptr) {
     source.process->ApplyObservation(frame.process_observation());
+  } else if (frame.has_device_observation() && source.process != nullptr) {
+    source.process->ApplyDevice(frame.device_observation());
   } else if (frame.has_connection() && source.process != nullptr) {
     source.process->ApplyConnection(frame.connection());
   } else if (frame.has_hang_verdict()) {

@@ -2,6 +2,7 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 
 import harness
@@ -38,6 +39,8 @@ class HelpExamples(harness.EndToEndTest):
 
     def run_example(self, command, line, cwd):
         words = self.command(line, cwd)
+        if words[1] in ("runs", "report", "query") and "DIR" not in line:  # the newest one
+            shutil.copytree(self.recorded, os.path.join(cwd, "gpuprobe-runs", "recorded"))
         ready = next((said for beginning, said in UNTIL_STOPPED.items() if line.startswith("gpuprobe " + beginning)), b"")
         if ready is None:  # `top` finds the job that is being recorded below its folder
             recording = self.start([GPUPROBE, "collect", "--socket", self.path("s.sock"), "--out", os.path.join(cwd, "gpuprobe-runs", "now")], cwd=cwd)
@@ -52,6 +55,12 @@ class HelpExamples(harness.EndToEndTest):
         if line == "gpuprobe stacks":  # finds it, too, and needs its processes
             job = self.start([GPUPROBE, "run", "--out", os.path.join(cwd, "gpuprobe-runs", "now"), "--", DDP_TRAIN, "--steps", "1000000"], cwd=cwd)
             wait_until(lambda: b"ddp_train" in self.run_program(words, cwd=cwd).stdout, "process of the live run")
+            job.signal(signal.SIGTERM)
+            job.wait()
+            return
+        if line == "gpuprobe look":  # finds programs that use a GPU
+            job = self.start([DDP_TRAIN, "--steps", "1000000"])
+            wait_until(lambda: b"ddp_train" in self.run_program(words, cwd=cwd).stdout, "program that uses a GPU")
             job.signal(signal.SIGTERM)
             job.wait()
             return

@@ -17,6 +17,7 @@
 #include "collector/analysis/stragglers/step_pattern.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
+#include "collector/analysis/work/gpu_health.h"
 #include "collector/report/report.h"
 
 namespace gpuprobe::analysis {
@@ -94,7 +95,10 @@ std::string SlowerText(const Straggler& s) {
       "counts match.",
       s.slowdown, s.Peers(), Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns),
       KernelName(s.kernel, kNameLength));
-  if (s.work.either)
+  const ClockComparison clocks = CompareClocks(s.gpu_health, s.usual_gpu_health);
+  if (clocks != ClockComparison::kUnknown)
+    absl::StrAppend(&text, " ", ClockText(s.gpu_health, s.usual_gpu_health, s.slowdown, s.Peers()));
+  if (s.work.either && clocks != ClockComparison::kLower)
     absl::StrAppend(&text, " ", KernelName(s.work.as_fast, kNameLength),
                     " is as fast as elsewhere: a limit on power or clocks slows matrix products first, but "
                     "more work in the same launches would look alike.");
@@ -169,8 +173,11 @@ std::string CauseText(const Straggler& s, const char* per_step = " per step") {
                              place == nullptr ? "" : absl::StrCat(": ", HostDoesWhat(*place)));
     }
     case Cause::kSlowCopies:
-      return absl::StrFormat("Its copies take %s longer%s than the others'.", Duration(s.cause_ns_per_step),
-                             per_step);
+      return absl::StrFormat("Its copies take %s longer%s than the others'.%s", Duration(s.cause_ns_per_step),
+                             per_step,
+                             HasSlowerLink(s.gpu_health, s.usual_gpu_health)
+                                 ? absl::StrCat(" ", LinkText(s.gpu_health, s.usual_gpu_health))
+                                 : "");
     default: {
       const HostPlaceReport* place = HostPlaceOf(s);
       if (place == nullptr) return "No part of its step explains the delay.";
@@ -190,8 +197,18 @@ std::string Advice(const Straggler& s) {
                      absl::StrCat("Only ", s.Name(), " does it, and the others wait. ", kDoItElsewhere));
   switch (s.cause) {
     case Cause::kSlowKernels:
-      return absl::StrCat("Check ", Place(s),
-                          ": clocks, power limit, temperature, and other processes on it.");
+      switch (CompareClocks(s.gpu_health, s.usual_gpu_health)) {
+        case ClockComparison::kLower:
+          return ClockAdvice(s.gpu_health, s.usual_gpu_health, Place(s));
+        case ClockComparison::kAsHigh:
+          return absl::StrCat(
+              "Look for other processes on ", Place(s),
+              " (nvidia-smi), and for errors of its memory; more work in the same launches would look "
+              "alike.");
+        default:
+          return absl::StrCat("Check ", Place(s),
+                              ": clocks, power limit, temperature, and other processes on it.");
+      }
     case Cause::kMoreWork:
       if (s.slow_stage) return "Move this work, or layers of its stage, to other stages.";
       return "Give all ranks batches of equal cost (sequence lengths, experts, layers per stage).";

@@ -13,6 +13,7 @@
 #include "collector/analysis/stragglers/slow_ranks.h"
 #include "collector/analysis/stragglers/straggler_verdict.h"
 #include "collector/analysis/thresholds.h"
+#include "collector/analysis/work/gpu_health.h"
 #include "collector/model/job/job_model.h"
 #include "collector/records/collective_kernels.h"
 
@@ -187,18 +188,22 @@ CausedWait CausedWaitOf(const model::JobModel& job, const model::Member& member,
 
 namespace {
 
-// The load of their hosts, compared with that of the other ranks' hosts.
-void AddHostLoads(const std::vector<RankReport>& ranks, std::vector<Straggler>& stragglers) {
+// The load of their hosts and the health of their GPUs, compared with those of the other ranks.
+void AddConditions(const std::vector<RankReport>& ranks, std::vector<Straggler>& stragglers) {
   for (Straggler& s : stragglers) {
-    std::vector<HostLoad> others;
+    std::vector<HostLoad> loads;
+    std::vector<GpuHealth> healths;
     for (const RankReport& r : ranks) {
       if (s.Is(r)) {
         s.load = r.host_load;
+        s.gpu_health = r.gpu_health;
       } else {
-        others.push_back(r.host_load);
+        loads.push_back(r.host_load);
+        healths.push_back(r.gpu_health);
       }
     }
-    s.usual_load = UsualLoad(others);
+    s.usual_load = UsualLoad(loads);
+    s.usual_gpu_health = UsualHealth(healths);
   }
 }
 
@@ -281,7 +286,7 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     }
     if (!s.work.IsMore()) out.push_back(std::move(s));
   }
-  AddHostLoads(ranks, out);
+  AddConditions(ranks, out);
   std::erase_if(out, [&](const Straggler& s) { return MachineExplains(s, field.step_ns); });
   std::stable_sort(out.begin(), out.end(), [](const Straggler& a, const Straggler& b) {
     return std::pair(a.lost_ns_per_step, a.caused.per_step_ns) >

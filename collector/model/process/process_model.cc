@@ -312,6 +312,12 @@ void ProcessModel::ApplyObservation(const v1::ProcessObservation& observation) {
   condition_.Apply(observation, clock_.Now(observation.clock().realtime_ns()));
 }
 
+void ProcessModel::ApplyDevice(const v1::DeviceObservation& observation) {
+  constexpr size_t kMostDevices = 64;
+  if (health_.size() >= kMostDevices && !health_.contains(observation.device())) return;
+  health_[observation.device()].Apply(observation, clock_.Now(observation.clock().realtime_ns()));
+}
+
 void ProcessModel::Finish(bool goes_on) {
   const auto hand_on = [this](Operation& operation) { OnOperation(operation); };
   if (delivery_.said_bye()) {

@@ -25,6 +25,7 @@
 #include "collector/model/operations/device_work.h"
 #include "collector/model/operations/operation.h"
 #include "collector/model/operations/operation_joiner.h"
+#include "collector/model/process/device_health.h"
 #include "collector/model/process/device_steps.h"
 #include "collector/model/process/driver_calls.h"
 #include "collector/model/process/host_frames.h"
@@ -63,6 +64,8 @@ class ProcessModel {
   void ApplyBye(const v1::Bye& bye);
   // The collector's observations of it from outside.
   void ApplyObservation(const v1::ProcessObservation& observation);
+  // The same of a GPU that it uses.
+  void ApplyDevice(const v1::DeviceObservation& observation);
   // The collector's notes on its connection.
   void ApplyConnection(const v1::ConnectionState& connection) { delivery_.OnConnection(connection); }
   void MarkCutOff() { delivery_.MarkCutOff(); }
@@ -115,6 +118,8 @@ class ProcessModel {
   const HostProgress& progress() const { return progress_; }
   const DriverCalls& driver_calls() const { return driver_calls_; }
   const ProcessCondition& condition() const { return condition_; }
+  // By device ordinal; none of those that NVML does not know.
+  const std::map<uint32_t, DeviceHealth>& health() const { return health_; }
   // Model time never goes back. SetBackAt: how far the wall clock was behind it. Realtime: what the wall
   // clock showed.
   uint64_t SetBackAt(uint64_t time_ns) const { return clock_.SetBackAt(time_ns); }
@@ -196,6 +201,7 @@ class ProcessModel {
   Totals totals_;
   HostProgress progress_;
   ProcessCondition condition_;
+  std::map<uint32_t, DeviceHealth> health_;
   DriverCalls driver_calls_;
   ProcessNames names_;
   ProcessClock clock_;
@@ -214,9 +220,9 @@ class ProcessModel {
   template <typename Archive>
   void Visit(Archive& archive) {
     // The names come first: others look theirs up when they are loaded.
-    archive.Members(this, Rebuilt(events_, hello_), versions_, totals_, progress_, condition_, driver_calls_,
-                    names_, clock_, devices_, steps_, frames_, delivery_, ranges_, collectives_, joiner_,
-                    memory_);
+    archive.Members(this, Rebuilt(events_, hello_), versions_, totals_, progress_, condition_, health_,
+                    driver_calls_, names_, clock_, devices_, steps_, frames_, delivery_, ranges_,
+                    collectives_, joiner_, memory_);
   }
 };
 

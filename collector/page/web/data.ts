@@ -4,7 +4,7 @@ import type {Kernel, PictureName, Report, Steps} from './report';
 
 export type {
   Collective, Communicator, Finding, Kernel, LinkModel, MemoryBySteps, MemoryLifetimes, Phase, PictureName, Report, Statistics, Steps,
-  SummarisedRank as Rank} from './report';
+  SummarisedGpuHealth as GpuHealth, SummarisedRank as Rank} from './report';
 
 interface RawPageData {
   steps: null | {first_step: number; steps_per_column: number; columns: number; rows: number;

@@ -14,14 +14,14 @@ import {placeNow, returnTo} from './place';
 import {Store} from './selection';
 import {stepsChart} from './steps_chart';
 import {stepsTable} from './steps_table';
-import {collectives, communicators, phases, ranks} from './tables';
+import {collectives, communicators, gpus, phases, ranks} from './tables';
 import {timeline} from './timeline';
 import {installTooltip} from './tooltip';
 
 function mainOf(data: Data, store: Store): HTMLElement {
   const sections = [
     findings(data, store), stepsChart(data, store), h('div', {class: 'two'}),
-    stepsTable(data), h('div', {class: 'two'}), kernels(data, store), ranks(data, store), collectives(data, store),
+    stepsTable(data), h('div', {class: 'two'}), kernels(data, store), ranks(data, store), gpus(data, store), collectives(data, store),
     phases(data, store), communicators(data, store), conditions(data)];
   append(sections[2]!, [heatMap(data, store), timeline(data, store)]);
   append(sections[4]!, [bandwidth(data, store), memory(data, store)]);

@@ -101,6 +101,18 @@ export interface HostLoad {
   observed_s: number; cpus: number; waits_for_cpu: number; throttled: number; quota_cpus: number | null; major_faults_per_s: number;
   memory_stall: number; swapped_bytes: number; uninterruptible: number; waits_for: string | null; wait_channel: string | null;
 }
+export interface SummarisedLimitedClock {
+  limit: 'unknown' | 'power_cap' | 'thermal' | 'hardware_thermal' | 'power_brake' | 'hardware_slowdown' | 'sync_boost' | 'clocks_set'; share: number;
+}
+export interface SummarisedGpuError {
+  time_ns: number; xid: number;
+}
+export interface SummarisedGpuHealth {
+  observed_s?: number; busy_s?: number; clock_mhz: number | null; lowest_clock_mhz: number | null; limited: SummarisedLimitedClock[];
+  power_w: number | null; max_clock_mhz: number | null; power_limit_w: number | null; temperature_c: number | null; ecc_corrected: number;
+  ecc_uncorrected: number; remap_pending?: boolean; remap_failed?: boolean; pcie_replays?: number; pcie_generation: number | null;
+  pcie_lanes: number | null; max_pcie_generation?: number | null; max_pcie_lanes?: number | null; error_count: number; errors: SummarisedGpuError[];
+}
 export interface Copy {
   count: number; bytes: number; busy_ns: number; gbytes_per_s: number; small: number;
 }
@@ -207,7 +219,7 @@ export interface SummarisedSteps {
 }
 export interface SummarisedRank {
   rank: number | null; host: string; pid: number; device: number | null; gpu: number | null; devices?: number[]; start_ns?: number;
-  duration_ns?: number; cut_off: boolean; end?: Halt | null; stops?: Stop[]; host_load?: HostLoad | null;
+  duration_ns?: number; cut_off: boolean; end?: Halt | null; stops?: Stop[]; host_load?: HostLoad | null; gpu_health?: SummarisedGpuHealth | null;
   kernels: {count: number; busy_ns: number; total_ns?: number; from_graphs?: number; launch_delay_ns?: Statistics}; copies?: Record<string, Copy>;
   memsets?: {count: number; bytes: number; duration_ns: number}; syncs?: Record<string, Sync>; wait: SummarisedCausedWait;
   sync?: {count: number; blocked_ns: number}; collectives?: Collective[];
@@ -246,6 +258,18 @@ export interface CausedWait {
   estimated_share: number; pairs: {compared: number; caused_ns: number; caused_per_step_ns: number | null; waited_ns: number} | null;
   waited_ns: number; last_arrivals: number; steps: number; steps_blamed: number; first_blamed_step: number | null; last_blamed_step: number | null;
 }
+export interface LimitedClock {
+  limit: 'unknown' | 'power_cap' | 'thermal' | 'hardware_thermal' | 'power_brake' | 'hardware_slowdown' | 'sync_boost' | 'clocks_set'; share: number;
+}
+export interface GpuError {
+  time_ns: number; xid: number;
+}
+export interface GpuHealth {
+  observed_s: number; busy_s: number; clock_mhz: number | null; lowest_clock_mhz: number | null; limited: LimitedClock[]; power_w: number | null;
+  max_clock_mhz: number | null; power_limit_w: number | null; temperature_c: number | null; ecc_corrected: number; ecc_uncorrected: number;
+  remap_pending: boolean; remap_failed: boolean; pcie_replays: number; pcie_generation: number | null; pcie_lanes: number | null;
+  max_pcie_generation: number | null; max_pcie_lanes: number | null; error_count: number; errors: GpuError[];
+}
 export interface Stretch {
   first_step: number; last_step: number;
 }
@@ -254,8 +278,9 @@ export interface Straggler {
   cause: 'slow_kernels' | 'more_work' | 'late_launch' | 'late_input' | 'slow_copies' | 'unknown'; slowdown: number; extra_ns: number; kernel: string;
   kernel_mean_ns: number; kernel_elsewhere_ns: number; wait_ns: number; others_wait_mean_ns: number; cause_ns_per_step: number; work_ratio: number;
   kernel_calls_per_step: number; kernel_calls_elsewhere: number; wait: CausedWait; lost_ns_per_step: number; throughput_loss: number;
-  persistent: boolean; host_load: HostLoad | null; usual_host_load: HostLoad | null; late_steps: number | null; compared_steps: number;
-  host_places?: HostPlace[]; since_step: number | null; stretch: Stretch | null;
+  persistent: boolean; host_load: HostLoad | null; usual_host_load: HostLoad | null; gpu_health?: GpuHealth | null;
+  usual_gpu_health?: GpuHealth | null; late_steps: number | null; compared_steps: number; host_places?: HostPlace[]; since_step: number | null;
+  stretch: Stretch | null;
 }
 export interface LongStepsContent {
   compute_ns: number; exposed_comm_ns: number; copy_ns: number; host_bound_ns: number; input_ns: number; sync_ns: number; memory_ns: number;

@@ -1,5 +1,5 @@
 // The tables: ranks, collectives, phases, communicators.
-import {Collective, Communicator, Data, kPartClass, kParts, kPartWords, Phase, Rank} from './data';
+import {Collective, Communicator, Data, GpuHealth, kPartClass, kParts, kPartWords, Phase, Rank} from './data';
 import {h, section} from './dom';
 import {Store} from './selection';
 import {Column, table} from './table';
@@ -41,6 +41,39 @@ export function ranks(data: Data, store: Store): HTMLElement {
       {title: 'kernels', number: ({rank}) => rank.kernels.count, text: ({rank}) => count(rank.kernels.count), path: ({row}) => `ranks.${row}.kernels.count`, unit: 'count'},
       {title: 'busy', number: ({rank}) => rank.kernels.busy_ns, text: ({rank}) => duration(rank.kernels.busy_ns), path: ({row}) => `ranks.${row}.kernels.busy_ns`, unit: 'ns'},
       {title: 'peak memory', number: ({rank}) => peakOf(rank), text: ({rank}) => bytes(peakOf(rank))}]}, store.settings));
+  return root;
+}
+
+const kLimitWords: Record<GpuHealth['limited'][number]['limit'], string> = {
+  power_cap: 'power limit', thermal: 'temperature', hardware_thermal: 'temperature (board)', power_brake: 'power supply', hardware_slowdown: 'board',
+  sync_boost: 'sync boost', clocks_set: 'clocks that are set', unknown: 'unknown'};
+
+export function gpus(data: Data, store: Store): HTMLElement | null {
+  const rows = data.report.ranks.flatMap((rank, row) => rank.gpu_health ? [{rank, row, health: rank.gpu_health}] : []);
+  if (rows.length === 0) return null;
+  type Row = typeof rows[number];
+  const {root, body} = section('gpus', 'GPUs', 'Clock, power and limits while they computed, as NVML reports them once a second.');
+  const number = (title: string, of: (health: GpuHealth) => number | null | undefined, words: (value: number) => string): Column<Row> => ({
+    title, number: ({health}) => of(health) ?? null, text: ({health}) => of(health) === null || of(health) === undefined ? '-' : words(of(health)!)});
+  const whole = (unit: string) => (value: number) => `${count(Math.round(value))} ${unit}`;
+  const link = (generation: number | null | undefined, lanes: number | null | undefined): string => generation && lanes ? `${generation}.0 x${lanes}` : '-';
+  const errors = (health: GpuHealth): string => [
+    ...new Set(health.errors.map(error => `Xid ${error.xid}`)), ...(health.ecc_uncorrected > 0 ? [`${count(health.ecc_uncorrected)} uncorrected`] : []),
+    ...(health.ecc_corrected > 0 ? [`${count(health.ecc_corrected)} corrected`] : [])].join(', ') || '-';
+  body.append(table<Row>({
+    id: 'gpu-table', label: 'GPUs', rows, most: 32, search: rows.length > 16 ? 'Rank or host' : undefined,
+    matches: ({rank, row}, words) => data.rankName(row).includes(words) || rank.host.toLowerCase().includes(words),
+    choose: ({row}) => store.set({ranks: new Set([row])}), chooseWords: ({row}) => data.rankName(row),
+    columns: [
+      {title: 'rank', number: ({row}) => row, text: ({row}) => data.rankName(row)}, {title: 'where', text: ({row}) => data.place(row)},
+      number('clock', health => health.clock_mhz, whole('MHz')), number('lowest', health => health.lowest_clock_mhz, whole('MHz')),
+      number('highest possible', health => health.max_clock_mhz, whole('MHz')),
+      {title: 'kept down by', wide: true, number: ({health}) => health.limited[0]?.share ?? 0,
+       text: ({health}) => health.limited.map(each => `${kLimitWords[each.limit]} ${percent(each.share)}`).join(', ') || '-'},
+      number('power', health => health.power_w, whole('W')), number('power limit', health => health.power_limit_w, whole('W')),
+      number('temperature', health => health.temperature_c, whole('°C')),
+      {title: 'PCIe', text: ({health}) => link(health.pcie_generation, health.pcie_lanes)},
+      {title: 'errors', number: ({health}) => health.error_count + health.ecc_uncorrected, text: ({health}) => errors(health)}]}, store.settings));
   return root;
 }
 

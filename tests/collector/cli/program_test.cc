@@ -77,12 +77,13 @@ class ProgramTest : public ::testing::Test {
 };
 
 TEST_F(ProgramTest, WrongUseIsRefusedInOneLine) {
-  ExpectRefused({"frobnicate"}, 2,
-                "available: run, collect, hub, report, diff, top, stacks, trace, export, query, simulate, "
-                "help, version");
+  ExpectRefused(
+      {"frobnicate"}, 2,
+      "available: run, collect, hub, runs, report, diff, top, look, stacks, trace, export, query, simulate, "
+      "help, version");
   ExpectRefused({"--frobnicate"}, 2, "--frobnicate");
   ExpectRefused({"report", "--frobnicate", dir_.path()}, 2, "--frobnicate");
-  ExpectRefused({"report"}, 2, "DIR is required");
+  ExpectRefused({"report"}, 1, "there is no run under gpuprobe-runs here");
   ExpectRefused({"run"}, 2, "no command to run");
   ExpectRefused({"run", "--"}, 2, "no command to run");
   ExpectRefused({"run", "--frobnicate", "--", "/bin/true"}, 2, "--frobnicate");
@@ -105,10 +106,12 @@ TEST_F(ProgramTest, WhatCannotBeDoneIsSaidInOneLine) {
 TEST_F(ProgramTest, HelpListsTheTablesItIsMadeFrom) {
   const Finished help = Gpuprobe({"--help"});
   EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("help environment"));
+  const Finished variables = Gpuprobe({"help", "environment"});
   const Finished markdown = Gpuprobe({"help", "environment", "--markdown"});
   EXPECT_EQ(markdown.exit_code, 0);
   for (const settings::Setting& s : settings::kSettings) {
-    EXPECT_THAT(help.out, HasSubstr(std::string(s.name)));
+    EXPECT_THAT(variables.out, HasSubstr(std::string(s.name)));
     EXPECT_THAT(markdown.out, HasSubstr("| `" + std::string(s.name) + "` |"));
   }
   EXPECT_THAT(Gpuprobe({"--version"}).out, HasSubstr("gpuprobe 0."));
