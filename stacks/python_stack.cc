@@ -134,8 +134,8 @@ void PythonStack::KeepOuter(size_t count) {
   size_ = count;
 }
 
-// Where a class is called often, 3.12 and newer run its `__init__` without a call from C, with a frame of their
-// own between it and its caller. That frame's code is named and filed by one and the same string.
+// Where a class is called often, 3.12 and newer run its `__init__` without a call from C, with a frame of
+// their own between it and its caller. That frame's code is named and filed by one and the same string.
 void PythonStack::DropInternal() {
   size_t kept = 0;
   for (size_t i = 0; i < size_; ++i) {

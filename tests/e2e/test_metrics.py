@@ -105,7 +105,7 @@ class Metrics(harness.EndToEndTest):
         self.assertEqual(parsed.returncode, 0, parsed.stderr[-2000:])
         families = json.loads(parsed.stdout)
         for name, kind, unit, samples in families:
-            self.assertEqual(unit, next((u for u in ("seconds", "bytes", "ratio") if name.endswith("_" + u)), ""), name)
+            self.assertEqual(unit, next((u for u in ("seconds", "bytes", "ratio", "hertz", "watts", "celsius") if name.endswith("_" + u)), ""), name)
             for sample, _, _ in samples:
                 self.assertTrue(sample == name + "_total" if kind == "counter" else sample.startswith(name), sample)
         # The same samples as in the other format, but for what moves between two requests.
