@@ -1,9 +1,11 @@
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "collector/analysis/build_report.h"
 #include "collector/analysis/comparison/comparison.h"
 #include "collector/cli/command.h"
@@ -22,6 +24,7 @@ namespace gpuprobe::cli {
 namespace {
 
 constexpr char kDiff[] = "diff";
+constexpr int kLonger = 3;  // exit status
 
 absl::StatusOr<analysis::Run> RunOf(const GivenRun& given) {
   StepMarkerOption marker;
@@ -40,6 +43,18 @@ absl::StatusOr<analysis::Run> RunOf(const GivenRun& given) {
   return run;
 }
 
+// What --fail-above asks for. `percent`: by which B's mean step may be longer than A's.
+int Judge(const analysis::Comparison& comparison, double percent) {
+  if (comparison.parts.empty())
+    return Fail(kDiff, "--fail-above: the runs have no steps that could be compared", kFailed);
+  const analysis::ComparedPart& total = comparison.parts.front();
+  const double longer = total.b.mean / total.a.mean - 1;
+  if (!total.significant || longer * 100 <= percent) return kDone;
+  SayError(absl::StrFormat("%s: --fail-above %g: steps take %.3g %% longer, beyond chance", kDiff, percent,
+                           longer * 100));
+  return kLonger;
+}
+
 }  // namespace
 
 int DiffMain(const Arguments& arguments) {
@@ -50,9 +65,14 @@ int DiffMain(const Arguments& arguments) {
   std::string a;
   std::string b;
   bool json = false;
+  std::optional<double> fail_above;
   app.add_option("A", a, "run directory, or URL of a served run: before")->required();
   app.add_option("B", b, "run directory, or URL of a served run: after")->required();
   app.add_flag("--json", json, "print JSON for tools");
+  app.add_option("--fail-above", fail_above,
+                 "return 3 if steps take more than so many percent longer in B, and that is more than chance")
+      ->check(CLI::Range(0.0, 1e6))
+      ->option_text("PERCENT");
   ColorOption color;
   color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
@@ -72,7 +92,7 @@ int DiffMain(const Arguments& arguments) {
           ? render::ComparisonJson(comparison, a, b)
           : render::ComparisonText(comparison, a, b, render::Layout(ScreenOf(STDOUT_FILENO, color.no_color)));
   PrintForPeople(text);
-  return kDone;
+  return fail_above.has_value() ? Judge(comparison, *fail_above) : kDone;
 }
 
 }  // namespace gpuprobe::cli

@@ -20,6 +20,8 @@ constexpr Example kExamples[] = {
     {"report", "gpuprobe report DIR --json", "For programs"},
     {"report", "gpuprobe report DIR --serve", "The page in a browser, with metrics and a JSON API"},
     {"diff", "gpuprobe diff DIR DIR", "What changed between two runs: before, after"},
+    {"diff", "gpuprobe diff DIR DIR --fail-above 3",
+     "In CI: exit status 3 if steps take 3 % longer, beyond chance"},
     {"top", "gpuprobe top", "The job that is being recorded below this folder"},
     {"look", "gpuprobe look", "Which rank of a job that hangs is behind, and in which line"},
     {"look", "gpuprobe look PID --native", "The job of one process, with functions of C and C++"},

@@ -47,6 +47,11 @@ class CheckAndDiff(harness.EndToEndTest):
         changed = [c for c in compared["changes"] if c["part"] == "compute"]
         self.assertEqual([c["subject"] for c in changed], ["all ranks"], compared["changes"])
         self.assertIn("LinearBackward", changed[0]["evidence"])
+        for limit, judged in (("3", 3), ("900", 0)):
+            gate = self.run_program([GPUPROBE, "diff", before, after, "--fail-above", limit])
+            self.assertEqual(gate.returncode, judged, str(gate))
+        self.assertEqual(self.run_program([GPUPROBE, "diff", after, before, "--fail-above", "0"]).returncode, 0, "faster is not longer")
+        self.assertEqual(self.run_program([GPUPROBE, "diff", before, before, "--fail-above", "0"]).returncode, 0)
         itself = self.run_well([GPUPROBE, "diff", before, before]).stdout.decode()
         self.assertIn("No significant difference in step time", itself)
 
