@@ -61,12 +61,6 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_OVERHEAD_BUDGET", Kind::kNumber, "0", "%", 0, 100,
      "share of the program's time that the probe may take; beyond it, detail is reduced and the report says "
      "which. 0: no limit"},
-    {"GPUPROBE_COMPARE_LAUNCHES", Kind::kFlag, "0", "", 0, 1,
-     "1: measure the least that CUPTI adds to each launch if launches take much of the time: once, before "
-     "the "
-     "first CUDA graph, kernels go unrecorded for 12 ms. On an H100 that shows a fifth of it or less: what "
-     "CUPTI "
-     "13.0 adds stays for the most part when kernels are no longer recorded"},
     {"GPUPROBE_HOST_SAMPLES", Kind::kFlag, "1", "", 0, 1,
      "note what the threads that launch are in (function, line, system call) up to 100 times a second, for "
      "at "

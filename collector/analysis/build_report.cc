@@ -318,7 +318,7 @@ uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
       !process.has_gpu_times()) {
     return 0;
   }
-  uint64_t explained = totals.records_missing + self.launch_cost().unrecorded_launches();
+  uint64_t explained = totals.records_missing;
   for (const auto& [reason, records] : totals.losses) {
     if (MayBeDeviceRecords(reason)) explained += records;
   }
@@ -392,7 +392,7 @@ void FillTrust(const model::JobModel& job, const Bystanders& bystanders, const R
     }
   }
   t.cost = OwnCostOf(job, durations_ns);
-  const uint64_t all = t.records + t.lost_total + t.outside_window + t.cost.unrecorded_launches;
+  const uint64_t all = t.records + t.lost_total + t.outside_window;
   if (all > 0) {
     t.coverage = static_cast<double>(t.records) / static_cast<double>(all);
   }

@@ -288,6 +288,9 @@ inline constexpr uint64_t kLateRecordsOneIn = 1000;
 // More than slewing moves a clock between two batches.
 inline constexpr int64_t kClockStepNs = 1'000'000;
 
+// Of the calls of a job that was stopped: what its processes had not sent yet is half a second's.
+inline constexpr uint64_t kStoppedCallsOneIn = 10;
+
 // --- options -----------------------------------------------------------------------------------------------
 
 // No device exceeds its peak.

@@ -17,6 +17,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/look_screen.h"
 #include "collector/cli/output.h"
+#include "collector/cli/process_stat.h"
 #include "collector/cli/ranks_beside.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
@@ -54,6 +55,18 @@ std::vector<Job> JobsOf(const std::vector<pid_t>& pids) {
     for (const RankBeside& rank : jobs.back()) seen.insert(rank.pid);
   }
   return jobs;
+}
+
+// Launchers that looked for GPUs themselves are no jobs beside that of their ranks.
+void DropLaunchers(std::vector<Job>& jobs) {
+  std::set<pid_t> launchers;
+  for (const Job& job : jobs) {
+    for (const RankBeside& process : job) {
+      if (process.rank >= 0) launchers.insert(StatOf(process.pid).parent);
+    }
+  }
+  std::erase_if(jobs,
+                [&](const Job& job) { return job.front().rank < 0 && launchers.contains(job.front().pid); });
 }
 
 // Without those that a rank has forked: they are the same program, and the same rank.
@@ -147,7 +160,8 @@ int LookMain(const Arguments& arguments) {
   if (const auto code = Parse(app, arguments)) return *code;
   const absl::StatusOr<std::vector<pid_t>> pids = FindPids(options.pids);
   if (!pids.ok()) return Fail(kLook, pids.status(), kFailed);
-  const std::vector<Job> found = JobsOf(*pids);
+  std::vector<Job> found = JobsOf(*pids);
+  if (options.pids.empty()) DropLaunchers(found);
   const observe::Native native = options.native ? observe::Native::kMainThread : observe::Native::kNone;
   std::map<pid_t, FirstLook> first;
   const Clock::time_point begin = Clock::now();

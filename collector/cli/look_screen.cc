@@ -36,6 +36,7 @@ std::string NameOf(const LookedAt& process) {
 std::string NamesOf(const std::vector<const LookedAt*>& processes) {
   constexpr size_t kMostNamed = 8;
   std::vector<int> ranks;
+  ranks.reserve(processes.size());
   for (const LookedAt* process : processes) ranks.push_back(process->rank.value_or(0));
   if (processes.size() == 1) return NameOf(*processes.front());
   return absl::StrCat("ranks ", analysis::RankList(ranks, kMostNamed));

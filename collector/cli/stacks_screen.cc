@@ -265,7 +265,7 @@ std::string PlaceText(const ThreadStack& thread) {
            frame.file.find("-packages/") == std::string::npos;
   };
   const auto own = std::find_if(thread.frames.begin(), thread.frames.end(), is_own);
-  const std::string innermost = FrameText(thread.frames.front());
+  std::string innermost = FrameText(thread.frames.front());
   if (own == thread.frames.end() || own == thread.frames.begin()) return innermost;
   return absl::StrCat(innermost, ", from ", FrameText(*own));
 }

@@ -159,12 +159,6 @@ std::string ConditionsHtml(const analysis::Report& report) {
     item("not recorded because of CUPTI", absl::StrCat(defect.left_out, " (", defect.defect, ")"));
   item("own cost",
        absl::StrCat(CostText(t.cost), t.cost.own_fraction.has_value() ? " of the processes' time" : ""));
-  if (t.cost.compared > 0) {
-    item("time between launches",
-         absl::StrCat(Duration(t.cost.with_recording_ns), " with kernel recording, ",
-                      Duration(t.cost.without_recording_ns), " without; this comparison left ",
-                      Count(t.cost.unrecorded_launches), " kernels without GPU times"));
-  }
   if (t.device_records_unattributed > 0) {
     item("unattributed",
          absl::StrCat(Count(t.device_records_unattributed),

@@ -104,7 +104,7 @@ std::string SummaryJson(const analysis::Report& report) {
   summary.Add("records", report.trust.records);
   summary.Add("records_lost", report.trust.lost_total);
   summary.Add("coverage", report.trust.coverage);
-  summary.Add("overhead_share", report.trust.cost.Total());
+  summary.Add("overhead_share", report.trust.cost.own_fraction);
   return summary.Text();
 }
 

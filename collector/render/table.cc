@@ -314,32 +314,21 @@ std::string OverheadText(const analysis::OwnCost& cost) {
                          *cost.cupti_overhead_fraction * 100, name);
 }
 
-std::string MeasuredCostText(const analysis::OwnCost& cost) {
+std::string OwnAndEstimateText(const analysis::OwnCost& cost) {
   if (!cost.own_fraction.has_value()) return "not measured";
-  const auto percent = [](double fraction) { return absl::StrFormat("%.2g %%", fraction * 100); };
-  constexpr double kTooVague = 0.2;
-  const bool compared = cost.cupti_fraction.has_value() && *cost.cupti_fraction >= cost.cupti_error &&
-                        cost.cupti_error <= kTooVague;
-  if (compared)
-    return absl::StrCat(percent(*cost.Total()), " (CUPTI's part at least ", percent(*cost.cupti_fraction),
-                        ")");
-  if (!cost.expected_most.has_value() || *cost.expected_most <= 0) return percent(*cost.own_fraction);
+  std::string own = absl::StrFormat("%.2g %%", *cost.own_fraction * 100);
+  if (!cost.expected_most.has_value() || *cost.expected_most <= 0) return own;
   constexpr double kNotWorthASpan = 0.0005;
   if (*cost.expected_most < kNotWorthASpan)
-    return absl::StrCat(percent(*cost.own_fraction),
-                        " + CUPTI's part, estimated below 0.05 % (based on H100 figures)");
-  const bool vague = cost.cupti_fraction.has_value() && cost.cupti_error > kTooVague;
-  return absl::StrCat(
-      percent(*cost.own_fraction),
-      absl::StrFormat(" + CUPTI's part, estimated at %.2g to %.2g %% (based on H100 figures%s)",
-                      *cost.expected_least * 100, *cost.expected_most * 100,
-                      vague ? "; the machine was too busy to measure it" : ""));
+    return absl::StrCat(own, " + CUPTI's part, estimated below 0.05 % (based on H100 figures)");
+  return absl::StrFormat("%s + CUPTI's part, estimated at %.2g to %.2g %% (based on H100 figures)", own,
+                         *cost.expected_least * 100, *cost.expected_most * 100);
 }
 
 }  // namespace
 
 std::string CostText(const analysis::OwnCost& cost) {
-  return absl::StrCat(MeasuredCostText(cost), OverheadText(cost));
+  return absl::StrCat(OwnAndEstimateText(cost), OverheadText(cost));
 }
 
 // Processes that allocated on a GPU or called NCCL, and of whose GPU work no record came although it did of

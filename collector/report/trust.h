@@ -33,14 +33,6 @@ struct OwnCost {
   uint32_t own_sampling = 0;
   std::optional<double> launch_fraction;
   uint64_t launches = 0;
-  // Where it was compared: means over the processes that did; the others are assumed to be like them.
-  std::optional<double> cupti_fraction;
-  double with_recording_ns = 0;
-  double without_recording_ns = 0;
-  double callbacks_ns = 0;
-  double cupti_error = 0;
-  int compared = 0;
-  uint64_t unrecorded_launches = 0;
   std::optional<double> expected_least;
   std::optional<double> expected_most;
   // The part of CUDA graphs, which are recorded node by node.
@@ -65,15 +57,8 @@ struct OwnCost {
   std::vector<Overhead> overheads;
   std::optional<double> cupti_overhead_fraction;
 
-  // What is known of it.
-  std::optional<double> Total() const {
-    if (!own_fraction.has_value() && !cupti_fraction.has_value()) return std::nullopt;
-    return own_fraction.value_or(0) + cupti_fraction.value_or(0);
-  }
-
   static constexpr void Declare(auto& fields) {
     using C = OwnCost;
-    constexpr auto kCompared = [](const auto& c) { return c.compared > 0; };
     fields("own_fraction", &C::own_fraction,
            "time of our own code on the program's threads, estimated from one event in `own_sampling`. What "
            "is above 10 us in a timed event counts once: its thread lost the processor");
@@ -87,31 +72,10 @@ struct OwnCost {
            "that was measured, 1 us a launch and 0.1 us a node (H100, CUPTI 13.0, "
            "[real-hardware.md](real-hardware.md))");
     fields("expected_cupti_most", &C::expected_most, "the same, with 3 us a launch and 1.4 us a node");
-    fields(
-        "cupti_fraction", &C::cupti_fraction,
-        "measured: the least that CUPTI adds to the launches, launches x (`with_recording_ns` - "
-        "`without_recording_ns` + `callbacks_ns`): what stays when kernels are no longer recorded is not in "
-        "it. `null` if it was not compared, because `GPUPROBE_COMPARE_LAUNCHES` is not set, launches take "
-        "less than 5 % of the time, or the program makes CUDA graphs");
-    fields("cupti_error", &C::cupti_error, "twice the standard error of `cupti_fraction`")
-        .NullUnless(kCompared);
-    fields("with_recording_ns", &C::with_recording_ns,
-           "time from one launch to the next while kernels are recorded")
-        .NullUnless(kCompared);
-    fields("without_recording_ns", &C::without_recording_ns, "the same while they are not recorded, in turns")
-        .NullUnless(kCompared);
-    fields(
-        "callbacks_ns", &C::callbacks_ns,
-        "what CUPTI takes to call us before and after a driver function, measured with one that does nothing")
-        .NullUnless(kCompared);
-    fields("compared_processes", &C::compared,
-           "processes that compared; the others are taken to be like them");
-    fields("unrecorded_launches", &C::unrecorded_launches,
-           "launches whose kernels have no GPU times because of the comparison");
     fields("cupti_overhead_fraction", &C::cupti_overhead_fraction,
            "CUPTI's part of `overheads`. Much of it is on threads of its own and ours, and what is on the "
-           "program's threads is in `cupti_fraction`, too, so it is not added to `overhead_fraction`. `null` "
-           "if there is none");
+           "program's threads is in the estimate, too, so it is not added to `overhead_fraction`. `null` if "
+           "there is none");
     fields("overheads", &C::overheads,
            "what CUPTI itself reports that it or the driver took time for, on any thread, the longest first. "
            "Empty if no device work is recorded, if CUPTI has several subscribers (13.4 and newer with "
@@ -192,8 +156,7 @@ struct Trust {
     fields("lost", &T::lost,
            "records that were not, by reason; the reasons are those of `LossReason` in "
            "`proto/gpuprobe/v1/wire.proto`; empty if nothing was lost");
-    fields("coverage", &T::coverage,
-           "records / (records + lost + outside_window + cost.unrecorded_launches)");
+    fields("coverage", &T::coverage, "records / (records + lost + outside_window)");
     fields("outside_window", &T::outside_window,
            "records left out because of `GPUPROBE_START_AFTER_S`, `GPUPROBE_STOP_AFTER_S`, "
            "`GPUPROBE_START_STEP`, `GPUPROBE_STOP_STEP` or `GPUPROBE_EVERY_STEPS`; allocations are never "
@@ -223,9 +186,9 @@ struct Trust {
            "known defects of this CUPTI; only what matters for what was recorded");
     fields("timing_source", &T::timing_source, "`cupti_activity`, `none`, or `mixed` if ranks differ");
     fields.Computed(
-        "overhead_fraction", [](const T& t) { return t.cost.Total(); },
-        "what is known of the cost: `cost.own_fraction` plus `cost.cupti_fraction`. It is a lower bound, "
-        "because it leaves out what CUPTI does on threads of its own");
+        "overhead_fraction", [](const T& t) { return t.cost.own_fraction; },
+        "what is measured of the cost, `cost.own_fraction`. It is a lower bound, because it leaves out what "
+        "CUPTI takes");
     fields("cost", &T::cost, "what profiling cost. All fractions are of the processes' wall time");
     fields("host_time_error_ns", &T::host_time_error_ns,
            "largest error of the times of launches, calls and ranges against CLOCK_REALTIME, over all "

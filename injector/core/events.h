@@ -60,12 +60,12 @@ struct LaunchEvent {
   uint32_t owner;            // as Launches.owner on the wire
 };
 
-// A kernel's launch has returned.
+// A kernel's launch has returned: of one launch in so many.
+inline constexpr uint32_t kLaunchSampling = 16;
 struct LaunchTimeEvent {
   static constexpr EventType kType = EventType::kLaunchTime;
   uint64_t time_ns;
   uint64_t entered_ns;
-  uint64_t weight;  // launches that it stands for
 };
 
 // A slow function of the driver has returned. Calls that were shorter are not recorded.

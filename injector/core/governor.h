@@ -1,11 +1,12 @@
 // Enforces the overhead budget: compares the probe's cost with its budget and chooses the level of detail.
 //
-// The cost is the time of our code on the application's threads and in CUPTI's buffer completion, over wall
-// time. A window over the budget drops one level of detail. kCalmWindows windows under a quarter of the
-// budget restore one, and that number doubles each time a level was restored too early. kDetailLevelOff is
-// final: nothing is measured there. kDetailLevelGraphs is not among these levels: it cannot be chosen once
-// there are graphs (capture/cupti/session.cc). capture/cupti/session.h applies the level, so that the rule
-// can be tested by itself. Thread: the probe's own. Allocation: none.
+// The cost is the time of our code on the application's threads and in CUPTI's buffer completion, and the
+// least that CUPTI is estimated to add to launches (proto/cupti_cost.h), over wall time. A window over the
+// budget drops one level of detail. kCalmWindows windows under a quarter of the budget restore one, and that
+// number doubles each time a level was restored too early. kDetailLevelOff is final: nothing is measured
+// there. kDetailLevelGraphs is not among these levels: it cannot be chosen once there are graphs
+// (capture/cupti/session.cc). capture/cupti/session.h applies the level, so that the rule can be tested by
+// itself. Thread: the probe's own. Allocation: none.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,8 @@ enum class SelfCounter : int32_t {
   kOwnAllocationFailures,
   kLateEvents,
   kOutsideWindow,
+  kLaunches,  // of kernels, that returned; estimated, like the next
+  kLaunchNs,  // their time from entry to exit
   kCount,
 };
 

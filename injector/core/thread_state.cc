@@ -124,7 +124,7 @@ void Reset(ThreadState& state) noexcept {
   state.last_allocation_correlation = 0;
   state.memory_call_began_ns = 0;
   state.last_launch_correlation = 0;
-  state.launch_weight = 0;
+  state.launch_is_timed = false;
   state.launch_entered_ns = 0;
   state.driver_call.End();
   state.nccl_call.End();

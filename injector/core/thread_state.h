@@ -99,7 +99,7 @@ struct ThreadState {
   uint64_t memory_call_began_ns = 0;  // entry of the driver call that obtains or releases memory
   uint32_t last_launch_correlation = 0;
   std::atomic<uint32_t> newest_launch{0};   // correlation id, for other threads
-  uint32_t launch_weight = 0;               // of the current launch, if it is timed; else 0
+  bool launch_is_timed = false;             // the current one
   OwnersValue<uint64_t> launch_entered_ns;  // stamp of the latest one; 0: none
   CurrentCall driver_call;         // `since` is not set for launches: launch_entered_ns is when they begin
   CurrentCall nccl_call;           // the outermost

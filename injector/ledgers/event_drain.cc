@@ -11,7 +11,6 @@
 #include "injector/core/event_names.h"
 #include "injector/core/host_clock.h"
 #include "injector/core/host_state.h"
-#include "injector/core/launch_cost.h"
 #include "injector/core/recording.h"
 #include "injector/core/self_report.h"
 #include "injector/core/step_gate.h"
@@ -37,6 +36,8 @@ std::string_view Text(const EventHeader& header) noexcept {
 // A stamp that is this much earlier than the one before it on its thread is as late: the errors of two
 // readings, or of the counter and the kernel's clock where one took over from the other.
 constexpr uint64_t kStampJitterNs = 10'000;
+// A launch that takes longer waits: for room in the stream's queue, or for its module to be loaded.
+constexpr uint64_t kMaxLaunchNs = 20'000;
 
 uint64_t& StampAt(EventHeader& header, size_t offset) noexcept {
   return *reinterpret_cast<uint64_t*>(reinterpret_cast<char*>(&header + 1) + offset);
@@ -105,7 +106,6 @@ EventDrain::GivenName* EventDrain::GivenNameOf(uint32_t tid) noexcept {
 void EventDrain::ThreadBegan(int slot, const ThreadBeginsEvent& event) noexcept {
   // In a shared ring, threads take turns: none of them has ended.
   if (!IsShared(slot)) ThreadEnded(slot);
-  last_entered_ns_[slot] = 0;
   Writer& writer = writers_[slot];
   writer.id = event.thread_id;
   writer.tid = event.tid;
@@ -211,23 +211,22 @@ void EventDrain::TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Curs
       case EventType::kThreadBegins:
         ThreadBegan(slot, Payload<ThreadBeginsEvent>(*header));
         break;
-      case EventType::kLaunchTime: {
-        const auto event = Payload<LaunchTimeEvent>(*header);
-        const uint64_t since_last_ns =
-            event.weight == 1 && last_entered_ns_[slot] != 0 && event.entered_ns > last_entered_ns_[slot]
-                ? event.entered_ns - last_entered_ns_[slot]
-                : 0;
-        last_entered_ns_[slot] = event.weight == 1 ? event.entered_ns : 0;
-        if (event.time_ns > event.entered_ns)
-          launch_cost.Took(event.entered_ns, event.time_ns - event.entered_ns, since_last_ns, event.weight);
+      case EventType::kLaunchTime:
+        LaunchTook(Payload<LaunchTimeEvent>(*header));
         break;
-      }
       default:
         break;
     }
     position += header->total_bytes;
     cursor->end = position;
   }
+}
+
+void EventDrain::LaunchTook(const LaunchTimeEvent& event) noexcept {
+  if (event.time_ns <= event.entered_ns) return;
+  CountSelf(SelfCounter::kLaunches, kLaunchSampling);
+  CountSelf(SelfCounter::kLaunchNs,
+            std::min(event.time_ns - event.entered_ns, kMaxLaunchNs) * kLaunchSampling);
 }
 
 void EventDrain::Launched(LaunchEvent event, uint32_t thread) noexcept {

@@ -75,6 +75,7 @@ class EventDrain {
   uint32_t KnownThread(uint32_t thread_id, uint32_t otherwise) const noexcept;
   void TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept;
   void Launched(LaunchEvent event, uint32_t thread) noexcept;
+  void LaunchTook(const LaunchTimeEvent& event) noexcept;
   void Advance(Cursor* cursor, uint64_t until_ns) noexcept;
   void Merge(Cursor* cursors, int count) noexcept;
   void Take(const EventHeader& header, uint32_t thread) noexcept;
@@ -92,9 +93,8 @@ class EventDrain {
   uint32_t DomainName(uint64_t handle) noexcept;
 
   BatchBuilder* builder_;
-  Writer writers_[kRingSlots] = {};            // of the next event of each ring
-  uint64_t last_ns_[kRingSlots] = {};          // time of the last event that was looked at
-  uint64_t last_entered_ns_[kRingSlots] = {};  // launch, if every launch is timed
+  Writer writers_[kRingSlots] = {};    // of the next event of each ring
+  uint64_t last_ns_[kRingSlots] = {};  // time of the last event that was looked at
   GivenName given_names_[kRingSlots] = {};
   static constexpr size_t kDefined = 4096;
   uint32_t defined_[kDefined] = {};  // ids of threads in shared rings that were defined lately, by their rest

@@ -296,7 +296,6 @@ void StartOnce() noexcept {
   options.verbose = verbose;
   options.budget_percent =
       static_cast<uint32_t>(made->settings.Number(SettingIndex("GPUPROBE_OVERHEAD_BUDGET")));
-  options.compares_launches = made->settings.Flag(SettingIndex("GPUPROBE_COMPARE_LAUNCHES"));
   options.samples_host = made->settings.Flag(SettingIndex("GPUPROBE_HOST_SAMPLES"));
   const HelloFacts facts{
       .has_gpu_times = result == CuptiSession::StartResult::kCapturing && recording.Wants(kRecordDeviceWork),

@@ -12,13 +12,13 @@
 #include "injector/core/event_names.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
-#include "injector/core/launch_cost.h"
 #include "injector/core/own_thread.h"
 #include "injector/core/recording.h"
 #include "injector/core/self_report.h"
 #include "injector/core/standard_error.h"
 #include "injector/core/step_gate.h"
 #include "injector/probe/parts.h"
+#include "proto/cupti_cost.h"
 
 namespace gpuprobe::injector {
 
@@ -251,7 +251,6 @@ void ProbeThread::Loop() noexcept {
     RefreshVersions();
     RefreshNcclIdentity(false);
     Collect(false);
-    CompareLaunches();
     if (sender_.broken()) TryAgain();
     PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
@@ -441,15 +440,20 @@ void ProbeThread::RefreshVersions() noexcept {
   stream_->builder.DefineVersions(versions_);
 }
 
+// The least that CUPTI is estimated to have added to launches whose kernels it recorded. Called before detail
+// changes: the launches since the last time were drained after it, and were made before.
+uint64_t ProbeThread::CuptiNs() noexcept {
+  const uint64_t launches = SelfCount(SelfCounter::kLaunches);
+  if (kernels_recorded_) cupti_ns_ += cupti::kLaunchLeastNs * (launches - launches_then_);
+  launches_then_ = launches;
+  kernels_recorded_ = session_->records_kernels();
+  return cupti_ns_;
+}
+
 // Chooses how much of the device's work is recorded from now on, by the probe's cost so far.
 void ProbeThread::HoldBudget() noexcept {
   const uint64_t now_ns = MonotonicNs();
-  uint64_t cost_ns = TotalHostCost().budgeted_ns() + session_->completion_ns();
-  {
-    const Lock lock(stream_->mutex);
-    launch_cost.SetRecorded(session_->records_kernels());
-    cost_ns += launch_cost.cupti_ns();
-  }
+  const uint64_t cost_ns = TotalHostCost().budgeted_ns() + session_->completion_ns() + CuptiNs();
   const wire::DetailLevel level = governor_.Judge(now_ns, cost_ns);
   sampler_.Allow(level <= wire::DetailLevel::kDetailLevelGraphs);
   if (level == wire::DetailLevel::kDetailLevelOff) {
@@ -461,45 +465,6 @@ void ProbeThread::HoldBudget() noexcept {
   const uint64_t yielded_ns = session_->yielded_ns();
   SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(),
                    yielded_ns != 0 ? uint64_t{1} : uint64_t{0}, yielded_ns});
-}
-
-// If the program spends much of its time in launches, measures what they take with and without their kernels
-// being recorded, in turns. At most once, and not while only a part of the program is recorded.
-void ProbeThread::CompareLaunches() noexcept {
-  if (!options_.compares_launches || step_gate.in_use() || !recording.Wants(kRecordKernels) ||
-      !recording.Holds(NowNs()) || !session_->records_kernels())
-    return;
-  {
-    const Lock lock(stream_->mutex);
-    if (!launch_cost.WantsComparison(NowNs())) return;
-  }
-  LaunchCost::Turn turns[2 * LaunchCost::kTurns];
-  int count = 0;
-  timed_launches.store(kTimeAll, std::memory_order_relaxed);
-  for (int i = 0; i < 2 * LaunchCost::kTurns && !finishing(); ++i) {
-    LaunchCost::Turn& turn = turns[count];
-    turn.recorded = i % 2 == 0;
-    turn.begin_ns = NowNs();
-    if (!turn.recorded && !session_->PauseKernels()) break;
-    // In slices, so that kernels are switched on again at once if a capture begins. No more of them than fit,
-    // should the clock stand still.
-    const timespec slice{0, 100'000};
-    for (uint64_t slept = 0; slept < LaunchCost::kTurnNs && NowNs() - turn.begin_ns < LaunchCost::kTurnNs;
-         slept += 100'000) {
-      if (finishing() || session_->graphs_seen()) break;
-      nanosleep(&slice, nullptr);
-    }
-    turn.whole = turn.recorded || session_->ResumeKernels();
-    turn.end_ns = NowNs();
-    ++count;
-    if (!turn.whole) break;
-  }
-  timed_launches.store(kTimeSome, std::memory_order_relaxed);
-  // Not while the process ends: the driver may be going.
-  const bool all = count == 2 * LaunchCost::kTurns && !finishing();
-  const uint64_t callbacks_ns = all ? session_->CallbacksNs() : 0;
-  const Lock lock(stream_->mutex);
-  launch_cost.Compare(turns, count, callbacks_ns);
 }
 
 // Hello is sent before any communicator exists, so the identity that communicators imply is reported later,

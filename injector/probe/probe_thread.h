@@ -33,7 +33,6 @@ class ProbeThread {
     int connect_wait_ms = 10000;    // for a collector that was started
     bool verbose = false;
     uint32_t budget_percent = 0;  // 0: no limit
-    bool compares_launches = true;
     bool samples_host = true;
   };
 
@@ -79,7 +78,7 @@ class ProbeThread {
   void RefreshVersions() noexcept;
   void RefreshNcclIdentity(bool final) noexcept;
   void HoldBudget() noexcept;
-  void CompareLaunches() noexcept;
+  uint64_t CuptiNs() noexcept;
   void GiveUp() noexcept;
   void SayPlace() noexcept;
   void SayEnd() noexcept;
@@ -104,6 +103,9 @@ class ProbeThread {
   bool versions_known_ = false;
   int64_t sealed_ms_ = 0;
   Governor governor_;
+  uint64_t launches_then_ = 0;     // when the budget was looked at last
+  bool kernels_recorded_ = false;  // until then
+  uint64_t cupti_ns_ = 0;
   int32_t nccl_world_size_ = 0;  // reported last
   int32_t nccl_seen_size_ = 0;   // waits to be reported
   int64_t nccl_seen_ms_ = 0;     // since when

@@ -6,7 +6,6 @@
 #include "injector/core/event_names.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
-#include "injector/core/launch_cost.h"
 #include "injector/core/self_report.h"
 #include "injector/core/step_gate.h"
 
@@ -15,20 +14,11 @@ namespace gpuprobe::injector {
 namespace {
 
 void EncodeLaunchCost(WireWriter& self) noexcept {
-  if (launch_cost.launches() == 0) return;
-  using CostTag = wire::LaunchCostTag;
-  WireWriter launches(self, Number(wire::SelfReportTag::kLaunchCost));
-  launches.add_uint64(Number(CostTag::kLaunches), launch_cost.launches());
-  launches.add_uint64(Number(CostTag::kLaunchNs), launch_cost.launch_ns());
-  launches.add_uint64(Number(CostTag::kRecordedLaunches), launch_cost.recorded_launches());
-  LaunchCost::Pace pace{};
-  if (launch_cost.Compared(&pace)) {
-    launches.add_uint64(Number(CostTag::kWithRecordingNs), pace.recorded_ns);
-    launches.add_uint64(Number(CostTag::kWithoutRecordingNs), pace.unrecorded_ns);
-    launches.add_uint64(Number(CostTag::kDifferenceErrorNs), pace.error_ns);
-  }
-  launches.add_uint64(Number(CostTag::kCallbacksNs), launch_cost.callbacks_ns());
-  launches.add_uint64(Number(CostTag::kUnrecordedLaunches), launch_cost.unrecorded_launches());
+  const uint64_t launches = SelfCount(SelfCounter::kLaunches);
+  if (launches == 0) return;
+  WireWriter cost(self, Number(wire::SelfReportTag::kLaunchCost));
+  cost.add_uint64(Number(wire::LaunchCostTag::kLaunches), launches);
+  cost.add_uint64(Number(wire::LaunchCostTag::kLaunchNs), SelfCount(SelfCounter::kLaunchNs));
 }
 
 void EncodeUnknownFunctions(WireWriter& self) noexcept {

@@ -46,7 +46,6 @@ def run_steps(checker, counts):
     step("CUPTI trace", 30, cuda_steps.cupti_trace, checker)
     step("many launches", 40, cuda_steps.many_launches, checker, counts.launches, False)
     step("many launches, exit without waiting", 40, cuda_steps.many_launches, checker, counts.launches, True)
-    step("many launches, cost compared", 40, cuda_steps.compared_launches, checker, counts.launches)
     for program in ("one_of_each", "one_of_each_static"):
         step(program, 30, cuda_steps.one_of_each, checker, program)
     step("JAX", 90, python_steps.jax, checker)

@@ -146,22 +146,6 @@ def many_launches(checker, launches, leave):
         checker.expect_nothing_lost(run)
 
 
-SWITCHES = 12  # of recording, when the probe compares launches: six times off and on
-
-
-def compared_launches(checker, launches):
-    """Each launch is recorded, or counted among those that the probe left unrecorded to measure the cost."""
-    if checker.simulated:
-        raise Skipped("the simulated node records kernels by what is enabled when they run, a GPU by what was enabled when they were launched")
-    run = checker.record([checker.sample("gpu_check", "launch_loop"), str(launches), "1"], {"GPUPROBE_COMPARE_LAUNCHES": "1"}, records=False)
-    cost = run.report["trust"]["cost"]
-    counted, made = run.kernels + cost["unrecorded_launches"], run.said["kernels"]
-    # Which side of a switch a launch in the middle of it is on, nobody knows; it may be counted on both.
-    checker.expect_that(made <= counted <= made + SWITCHES, "kernels recorded + unrecorded on purpose", counted, f"{made} to {made + SWITCHES}")
-    checker.expect_nothing_lost(run)
-    checker.fact("compared_launches", {key: cost[key] for key in ("unrecorded_launches", "with_recording_ns", "without_recording_ns", "cupti_error")})
-
-
 def one_of_each(checker, program):
     if program == "one_of_each_static" and checker.simulated:
         raise Skipped("built with the static CUDA runtime, which needs a real driver")

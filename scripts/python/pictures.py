@@ -103,8 +103,7 @@ def allocation_failed(folder):
 
 
 def costly_capture(folder):
-    return RealRun(folder, [os.path.join(BUILD, "tests", "e2e", "eager_launches"), "150000", "10"], GPUSIM_KERNELS=".*=100ns",
-                   GPUSIM_FAULT="kernel_recording_ns=5000").end()
+    return RealRun(folder, [os.path.join(BUILD, "tests", "e2e", "eager_launches"), "300000", "1"], GPUSIM_KERNELS=".*=100ns").end()
 
 
 REAL = {"rank-died": rank_died, "rank-stopped": rank_stopped, "hang-over": hang_over, "allocation-failed": allocation_failed, "costly-capture": costly_capture}

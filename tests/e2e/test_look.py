@@ -13,10 +13,10 @@ ODD = 2
 
 class Look(harness.EndToEndTest):
 
-    def start_job(self, **env):
-        """Ranks of a job that nobody records, all beyond the start of CUDA; the odd one's process id by rank."""
+    def start_job(self, launcher=None, **env):
+        """Ranks of a job that nobody records, all beyond the start of CUDA: their process ids by rank."""
         script = f"for r in $(seq 0 {RANKS - 1}); do RANK=$r WORLD_SIZE={RANKS} LOCAL_RANK=$r {sys.executable} -B {PROGRAM} {self.path('.')} & done; wait"
-        self.start(["sh", "-c", script], env=env, devices=RANKS)
+        self.start(launcher or ["sh", "-c", script], env=env, devices=RANKS)
         pids = {}
 
         def all_there():
@@ -68,6 +68,19 @@ class Look(harness.EndToEndTest):
     def test_workers_of_a_rank_are_no_ranks(self):
         pids = self.start_job(WORKERS="2")
         self.assertEqual([p["pid"] for p in self.job("--for", "0.2")["processes"]], [pids[rank] for rank in range(RANKS)])
+
+    def test_a_launcher_that_looked_for_gpus_is_no_job(self):
+        launcher = f"""if True:
+            import ctypes, os, subprocess, sys
+            assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+            command = [sys.executable, "-B", {PROGRAM!r}, {self.path('.')!r}]
+            ranks = [subprocess.Popen(command, env={{**os.environ, "RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": "{RANKS}"}}) for r in range({RANKS})]
+            for rank in ranks:
+                rank.wait()"""
+        pids = self.start_job([sys.executable, "-c", launcher])
+        jobs = json.loads(self.look("--for", "0.2", "--json").stdout)
+        own = [[p["pid"] for p in job["processes"]] for job in jobs if self.path(".") in job["processes"][0]["command"]]
+        self.assertEqual(own, [[pids[rank] for rank in range(RANKS)]], jobs)
 
     def test_what_the_gpus_do(self):
         pids = self.start_job()

@@ -1,4 +1,4 @@
-"""The reported cost of recording is what the program pays: our code, and what CUPTI adds to its launches."""
+"""The reported cost of recording: our code, measured, and what CUPTI adds to launches, estimated."""
 import os
 
 import harness
@@ -6,22 +6,19 @@ from harness import BUILD, LIBRARY
 
 EAGER_LAUNCHES = os.path.join(BUILD, "tests", "e2e", "eager_launches")
 SHORT_KERNELS = {"GPUSIM_KERNELS": ".*=100ns"}
-BUSY_US = "10"  # more than the simulated device takes for a launch, so that the program never waits for it
 COSTLY = 0.1  # of the time, from here on there is a finding
-RECORDING_NS = 5000  # what CUPTI takes for a launch whose kernel it records
 
 
 class OwnCost(harness.EndToEndTest):
 
     def record(self, *arguments, **settings):
-        """The nanoseconds that a launch took, by the program's own clock, and the run directory."""
+        """The run directory."""
         collector = harness.Collector(self)
-        finished = self.run_well([EAGER_LAUNCHES, *arguments],
-                                 env={**collector.env(), **SHORT_KERNELS, "CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "100", "GPUPROBE_COMPARE_LAUNCHES": "1",
-                                      **settings})
+        self.run_well([EAGER_LAUNCHES, *arguments],
+                      env={**collector.env(), **SHORT_KERNELS, "CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "100", **settings})
         self.assertEqual(collector.stop().returncode, 0)
         self.assert_nothing_runs()
-        return float(finished.stdout.split()[0]), collector.out
+        return collector.out
 
     def kernels(self, report):
         return sum(rank["kernels"]["count"] for rank in report["ranks"])
@@ -29,63 +26,24 @@ class OwnCost(harness.EndToEndTest):
     def headline(self, out):
         return self.run_well([harness.GPUPROBE, "report", out]).stdout.decode().splitlines()[0]
 
-    def test_what_cupti_adds_to_launches_is_told(self):
-        """The report's figure agrees with the delay set in the simulated CUPTI. On a busy machine the report gives a large error, and the test runs the
-        program again. The error is a standard error over twelve turns of 2 ms, so a single figure may be off: more figures must agree than not."""
-        launches, right, wrong = 150_000, 0, []
-        for _ in range(7):
-            recorded_ns, out = self.record(str(launches), BUSY_US, GPUSIM_FAULT=f"kernel_recording_ns={RECORDING_NS}")
-            report = self.report(out)
-            trust, cost = report["trust"], report["trust"]["cost"]
-            # Nothing is missing but what was left out for it.
-            self.assertEqual(trust["lost"], {})
-            self.assertAlmostEqual(cost["launches"], launches, delta=0.02 * launches)
-            self.assertLess(cost["unrecorded_launches"], 0.05 * launches)
-            self.assertLessEqual(self.kernels(report), launches)
-            self.assertGreaterEqual(self.kernels(report) + cost["unrecorded_launches"], launches)
-            if cost["compared_processes"] == 0:
-                continue
-            self.assertGreater(cost["unrecorded_launches"], 0)
-            self.assertGreater(cost["with_recording_ns"], 0.95 * (1000 * int(BUSY_US) + RECORDING_NS))
-            self.assertGreater(cost["without_recording_ns"], 0.95 * 1000 * int(BUSY_US))
-            error_ns = cost["cupti_error"] * recorded_ns
-            if error_ns > 0.2 * recorded_ns:
-                self.assertIn("too busy to measure it", self.headline(out))
-            added_ns = cost["with_recording_ns"] - cost["without_recording_ns"] + cost["callbacks_ns"]
-            if error_ns >= 0.4 * RECORDING_NS:
-                continue
-            # It takes some time beside that. Ours is a sample: a call during which its thread lost the processor counts 64 times.
-            if 0.6 * RECORDING_NS < added_ns < 2.5 * RECORDING_NS and cost["own_fraction"] < 0.1:
-                right += 1
-            else:
-                wrong.append((added_ns, cost["own_fraction"]))
-            if right > len(wrong):
-                break
-        else:
-            self.assertLessEqual(len(wrong), right, wrong)
-            self.skipTest("the machine was too busy each time, and the report said so")
-        self.assertAlmostEqual(trust["overhead_fraction"], cost["own_fraction"] + cost["cupti_fraction"], delta=1e-6)
-        found = {finding["id"]: finding for finding in report["findings"]}
-        # What the machine takes from the program's time makes the cost a smaller share of it.
-        self.assertEqual("costly-capture" in found, trust["overhead_fraction"] >= COSTLY)
-        if "costly-capture" in found:
-            self.assertIn("launches are ", found["costly-capture"]["evidence"])
-        self.assertIn("(CUPTI's part", self.headline(out))
-
-    def test_around_cuda_graphs_recording_is_never_interrupted(self):
-        _, out = self.record("150000", BUSY_US, "graph")
+    def test_many_launches_cost_much(self):
+        launches = 300_000
+        out = self.record(str(launches), "2")
         report = self.report(out)
-        cost = report["trust"]["cost"]
-        self.assertEqual((cost["compared_processes"], cost["unrecorded_launches"], cost["cupti_fraction"]), (0, 0, None))
-        self.assertEqual(self.kernels(report), 150_001)
-        self.assertIn("CUPTI's part, ", self.headline(out))
+        trust, cost = report["trust"], report["trust"]["cost"]
+        self.assertEqual((trust["lost"], self.kernels(report)), ({}, launches))
+        self.assertAlmostEqual(cost["launches"], launches, delta=0.02 * launches)
+        self.assertAlmostEqual(cost["expected_cupti_least"] * report["conditions"]["duration_ns"], 1000 * cost["launches"], delta=0.1 * 1000 * launches)
+        found = {finding["id"]: finding for finding in report["findings"]}
+        # On a busy machine the program takes longer, and the cost is a smaller share of that.
+        self.assertEqual("costly-capture" in found, cost["own_fraction"] + cost["expected_cupti_least"] >= COSTLY)
+        if "costly-capture" in found:
+            self.assertRegex(found["costly-capture"]["evidence"], r"CUPTI an estimated \S+ to \S+ % \([0-9,]+ launches of kernels, ")
 
     def test_of_few_launches_it_is_said_what_is_to_be_expected(self):
-        """Nothing is left out to know more."""
-        _, out = self.record("2000", "1000")
+        out = self.record("2000", "1000")
         report = self.report(out)
         cost = report["trust"]["cost"]
-        self.assertEqual((cost["compared_processes"], cost["unrecorded_launches"]), (0, 0))
         self.assertLess(cost["launch_fraction"], 0.05)
         self.assertGreater(cost["launch_fraction"], 0)
         self.assertEqual(self.kernels(report), 2000)
@@ -95,7 +53,7 @@ class OwnCost(harness.EndToEndTest):
         self.assertAlmostEqual(cost["expected_cupti_least"] * report["conditions"]["duration_ns"], 2000 * 1000, delta=300 * 1000)
 
     def test_what_cupti_reports_of_itself_is_added_up(self):
-        _, out = self.record("3000", "300", GPUSIM_FAULT="slow_flush_ms=40")
+        out = self.record("3000", "300", GPUSIM_FAULT="slow_flush_ms=40")
         happened = [record for record in self.truth() if record["kind"] == "overhead"]
         cost = self.report(out)["trust"]["cost"]
         kinds = {record["what"] for record in happened}
@@ -107,23 +65,13 @@ class OwnCost(harness.EndToEndTest):
         self.assertRegex(self.headline(out), r"; CUPTI reports \S+ % for its own work, on any thread \(most overhead: buffer flush\)$")
         self.assertEqual(self.differences(happened, [record for record in self.export(out) if record["kind"] == "overhead"]), [])
 
-    def test_nobody_is_compared_unasked(self):
-        _, out = self.record("150000", BUSY_US, GPUPROBE_COMPARE_LAUNCHES="")
-        report = self.report(out)
-        self.assertEqual(report["trust"]["cost"]["unrecorded_launches"], 0)
-        self.assertEqual(self.kernels(report), 150_000)
-
-    def test_the_budget_counts_what_cupti_costs(self):
+    def test_the_budget_counts_what_cupti_is_estimated_to_cost(self):
         """Our own code is far below it, unless its thread lost the processor in a call that is timed."""
         for _ in range(3):
-            _, out = self.record("300000", BUSY_US, GPUSIM_FAULT=f"kernel_recording_ns={RECORDING_NS}", GPUPROBE_OVERHEAD_BUDGET="8")
-            trust = self.report(out)["trust"]
-            if (trust["cost"]["cupti_fraction"] or 0) >= 0.1 and trust["cost"]["own_fraction"] < 0.08:
-                break
-        if (trust["cost"]["cupti_fraction"] or 0) < 0.1:
-            self.skipTest("the machine was too busy to compare")
-        self.assertLess(trust["cost"]["own_fraction"], 0.08)
-        self.assertGreaterEqual(trust["detail"]["reductions"], 1)
+            trust = self.report(self.record("600000", "2", GPUPROBE_OVERHEAD_BUDGET="4"))["trust"]
+            if trust["cost"]["own_fraction"] < 0.04 and trust["cost"]["expected_cupti_least"] > 0.06:
+                return self.assertGreaterEqual(trust["detail"]["reductions"], 1)
+        self.skipTest("the machine was too busy")
 
 
 if __name__ == "__main__":

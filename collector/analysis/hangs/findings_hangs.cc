@@ -39,21 +39,12 @@ bool Died(const RankReport& r) {
   return r.end->signal.has_value() || r.cut_off;
 }
 
-// People and launchers end jobs with these, so they do not explain why a job ended. A program that handles
-// one usually exits with 128 plus its number.
-bool IsRequestToEnd(const Halt& end) {
-  constexpr uint32_t kShellsBase = 128;
-  uint32_t signal = end.signal.value_or(0);
-  if (signal == 0 && end.exit_code.value_or(0) > kShellsBase) signal = *end.exit_code - kShellsBase;
-  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
-}
-
 // Whether it went on, or ended in another way.
 bool Outlived(const RankReport& other, const RankReport& dead) {
   if (!other.end.has_value() || other.end->since_ns >= dead.end->since_ns + thresholds::kEndedTogetherNs)
     return true;
   const bool known = dead.end->signal.has_value() || dead.end->exit_code.has_value();
-  if (!known || IsRequestToEnd(*dead.end)) return false;
+  if (!known || RequestToEnd(*dead.end) != 0) return false;
   return other.end->signal != dead.end->signal || other.end->exit_code != dead.end->exit_code;
 }
 
@@ -90,7 +81,7 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
   // The order of deaths that one look of the collector finds is not known; a launcher's SIGTERM follows
   // another process's death.
   for (const RankReport& r : report.ranks) {
-    if (Died(r) && first->end->signal == uint32_t{SIGTERM} && !IsRequestToEnd(*r.end) &&
+    if (Died(r) && first->end->signal == uint32_t{SIGTERM} && RequestToEnd(*r.end) == 0 &&
         r.end->since_ns < first->end->since_ns + thresholds::kSeenTogetherNs)
       first = &r;
   }

@@ -195,6 +195,13 @@ std::string StopText(const Halt& halt) {
   }
 }
 
+uint32_t RequestToEnd(const Halt& end) {
+  constexpr uint32_t kShellsBase = 128;
+  uint32_t signal = end.signal.value_or(0);
+  if (signal == 0 && end.exit_code.value_or(0) > kShellsBase) signal = *end.exit_code - kShellsBase;
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT ? signal : 0;
+}
+
 std::string HaltText(const Halt& halt) {
   if (halt.kind == Halt::Kind::kEnded) return EndText(halt);
   return absl::StrCat("has been ", StopText(halt), " since ", ClockTime(halt.since_ns));

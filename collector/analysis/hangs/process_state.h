@@ -64,6 +64,11 @@ bool IsIdle(const HostLoad& load);
 
 // "18:02:11 UTC"
 std::string ClockTime(uint64_t realtime_ns);
+// By which signal a process was asked to end: SIGTERM, SIGINT, SIGHUP or SIGQUIT; 0: it ended otherwise.
+// People and launchers end jobs with these, so they do not explain why a job ended. A program that handles
+// one usually exits with 128 plus its number.
+uint32_t RequestToEnd(const Halt& end);
+
 // "has been stopped (SIGSTOP) since 18:02:11 UTC"
 std::string HaltText(const Halt& halt);
 

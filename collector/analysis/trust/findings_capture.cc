@@ -5,11 +5,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/hangs/process_state.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 #include "collector/records/device_clock.h"
 #include "collector/records/process_names.h"
+#include "collector/report/processes.h"
 #include "collector/report/report.h"
 
 namespace gpuprobe::analysis {
@@ -92,11 +94,33 @@ bool StoodIdle(const Report& report, size_t processes) {
   });
 }
 
+// By which signal all processes of the job were asked to end at once, as by Ctrl-C; 0: they were not, or it
+// hung then.
+uint32_t StoppedBy(const Report& report) {
+  uint32_t signal = 0;
+  for (const RankReport& r : report.ranks) {
+    if (r.is_device && !r.is_first) continue;
+    const uint32_t asked = r.end.has_value() ? RequestToEnd(*r.end) : 0;
+    if (asked == 0 || !r.cut_off || r.cut_off_by_collector) return 0;
+    signal = asked;
+  }
+  return report.hangs.empty() ? signal : 0;
+}
+
+void JobStopped(const Report& report, std::vector<Finding>& out) {
+  const uint32_t signal = StoppedBy(report);
+  if (signal == 0) return;
+  out.push_back({.statement = absl::StrCat("The job was stopped by ", SignalName(signal),
+                                           "; what its processes recorded last is missing."),
+                 .evidence = LastDataText(report, report.trust.cut_off),
+                 .advice = ""});
+}
+
 void RankCutOff(const Report& report, std::vector<Finding>& out) {
   std::vector<CutOff> ended;
   std::vector<CutOff> left;  // by the collector
   for (const CutOff& c : report.trust.cut_off) (c.by == CutOff::By::kCollector ? left : ended).push_back(c);
-  if (!ended.empty() && !StoodIdle(report, ended.size())) {
+  if (!ended.empty() && !StoodIdle(report, ended.size()) && StoppedBy(report) == 0) {
     out.push_back({.statement = absl::StrCat(ended.size(), ended.size() == 1 ? " process" : " processes",
                                              " exited uncleanly; later records are missing."),
                    .evidence = LastDataText(report, ended),
@@ -252,9 +276,9 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
     untimed += c.untimed_calls - c.unlaunched_calls;  // calls that rightly launch nothing lack nothing
     calls += c.calls;
   }
-  // Some of these were made while kernels were not recorded, for comparison.
-  if (untimed > t.cost.unrecorded_launches &&
-      report.hangs.empty()) {  // a hanging call has no end, and so no time
+  // A hanging call has no end, and so no time; nor has one in whose middle the job was stopped.
+  const bool of_the_end = StoppedBy(report) != 0 && untimed * thresholds::kStoppedCallsOneIn <= calls;
+  if (untimed > 0 && report.hangs.empty() && !of_the_end) {
     why.push_back(absl::StrCat(Count(untimed), " of ", Count(calls),
                                " collective calls have no kernel and therefore no GPU time"));
   }
@@ -272,24 +296,19 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                                             : "Treat totals as lower bounds."});
 }
 
+// Of launches outside of CUDA graphs; GraphNodes is about the kernels in them.
 void CostlyCapture(const Report& report, std::vector<Finding>& out) {
   const OwnCost& cost = report.trust.cost;
-  const double total = cost.Total().value_or(0);
-  if (total < thresholds::kCostlyTimeShare) return;
-  std::string evidence =
-      absl::StrFormat("Our code takes %.2g %% of the time", cost.own_fraction.value_or(0) * 100);
-  if (cost.cupti_fraction.has_value()) {
-    absl::StrAppend(
-        &evidence,
-        absl::StrFormat(
-            ", CUPTI at least %.2g %% (+-%.1g): launches are %s apart with kernel recording and %s without, "
-            "measured alternately; CUPTI's calls into the probe take %s per launch; there were %s launches",
-            *cost.cupti_fraction * 100, cost.cupti_error * 100, Duration(cost.with_recording_ns),
-            Duration(cost.without_recording_ns), Duration(cost.callbacks_ns), Count(cost.launches)));
-  }
+  const double own = cost.own_fraction.value_or(0);
+  const double least = cost.expected_least.value_or(0) - cost.graph_nodes_least;
+  const double most = cost.expected_most.value_or(0) - cost.graph_nodes_most;
+  if (own + least < thresholds::kCostlyTimeShare) return;
   out.push_back(
-      {.statement = absl::StrFormat("Profiling costs at least %.2g %% of the job's time.", total * 100),
-       .evidence = absl::StrCat(evidence, "."),
+      {.statement = absl::StrFormat("Profiling costs an estimated %.2g %% of the job's time or more.",
+                                    (own + least) * 100),
+       .evidence = absl::StrFormat("Our code takes %.2g %% of the time, CUPTI an estimated %.2g to %.2g %% "
+                                   "(%s launches of kernels, 1 to 3 us each, based on H100 figures).",
+                                   own * 100, least * 100, most * 100, Count(cost.launches)),
        .advice =
            "GPUPROBE_OVERHEAD_BUDGET=5 reduces detail to stay below 5 %; GPUPROBE_KINDS=nccl,nvtx,memory "
            "records no kernels. CUDA graphs reduce the number of launches."});
@@ -374,8 +393,14 @@ std::vector<FindingRule> CaptureRules() {
       {"duplicate-rank", FindingTopic::kHardware, Severity::kWarning,
        "two or more processes that used a GPU were the same rank at the same time", DuplicateRanks},
       {"rank-cut-off", FindingTopic::kHangs, Severity::kWarning,
-       "a process exited uncleanly, or the collector ended before it; not if the job stood idle until then",
+       "a process exited uncleanly, or the collector ended before it; not if the job stood idle until then, "
+       "or was "
+       "stopped as a whole",
        RankCutOff, "lifelines", AtCutOff, /*of_the_end=*/true},
+      {"job-stopped", FindingTopic::kRecording, Severity::kInfo,
+       "all processes ended by a signal that asks them to (SIGINT, SIGTERM, SIGHUP, SIGQUIT), and nothing "
+       "hung",
+       JobStopped, "", nullptr, /*of_the_end=*/true},
       {"records-lost", FindingTopic::kRecording, Severity::kWarning, "records were lost", RecordsLost,
        "coverage"},
       {"ranks-missing", FindingTopic::kRecording, Severity::kInfo, "some ranks did not report", RanksMissing,
@@ -390,7 +415,8 @@ std::vector<FindingRule> CaptureRules() {
       {"costly-capture", FindingTopic::kRecording, Severity::kWarning,
        absl::StrCat(
            "profiling takes ", condition::Share(thresholds::kCostlyTimeShare),
-           " of the processes' time or more: our own code plus the time that CUPTI adds to launches"),
+           " of the processes' time or more: our own code plus the least that CUPTI is estimated to add to "
+           "launches"),
        CostlyCapture, "overhead"},
       {"graph-nodes", FindingTopic::kRecording, Severity::kInfo,
        absl::StrFormat("recording CUDA graphs node by node may take %s of the processes' time, or %s of the "

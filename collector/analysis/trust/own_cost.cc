@@ -1,10 +1,10 @@
 #include "collector/analysis/trust/own_cost.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "collector/analysis/names.h"
 #include "collector/model/job/job_model.h"
+#include "proto/cupti_cost.h"
 
 namespace gpuprobe::analysis {
 
@@ -47,8 +47,6 @@ OwnCost OwnCostOf(const model::JobModel& job, std::span<const uint64_t> duration
   uint64_t own_of_ns = 0;
   uint64_t launch_ns = 0;
   uint64_t launch_of_ns = 0;
-  uint64_t recorded_launches = 0;
-  double error_squares = 0;
   for (size_t i = 0; i < job.processes().size(); ++i) {
     const v1::SelfReport& self = job.processes()[i]->totals().self;
     const uint64_t life_ns = durations_ns[i];
@@ -62,37 +60,17 @@ OwnCost OwnCostOf(const model::JobModel& job, std::span<const uint64_t> duration
     launch_ns += launches.launch_ns();
     launch_of_ns += life_ns;
     cost.launches += launches.launches();
-    recorded_launches += launches.recorded_launches();
-    cost.unrecorded_launches += launches.unrecorded_launches();
-    if (launches.with_recording_ns() == 0) continue;
-    ++cost.compared;
-    cost.with_recording_ns += static_cast<double>(launches.with_recording_ns());
-    cost.without_recording_ns += static_cast<double>(launches.without_recording_ns());
-    cost.callbacks_ns += static_cast<double>(launches.callbacks_ns());
-    const auto error_ns = static_cast<double>(launches.difference_error_ns());
-    error_squares += error_ns * error_ns;
   }
   const auto fraction = [](double part, uint64_t whole) { return part / static_cast<double>(whole); };
-  if (own_of_ns > 0) cost.own_fraction = fraction(static_cast<double>(own_ns), own_of_ns);
   if (launch_of_ns > 0) cost.launch_fraction = fraction(static_cast<double>(launch_ns), launch_of_ns);
-  if (own_of_ns > 0) {
-    const auto launches = static_cast<double>(cost.launches);
-    const auto graph_nodes = static_cast<double>(cost.graph_nodes);
-    cost.graph_nodes_least = fraction(graph_nodes * kGraphNodeLeastNs, own_of_ns);
-    cost.graph_nodes_most = fraction(graph_nodes * kGraphNodeMostNs, own_of_ns);
-    cost.expected_least = fraction(launches * kLaunchLeastNs, own_of_ns) + cost.graph_nodes_least;
-    cost.expected_most = fraction(launches * kLaunchMostNs, own_of_ns) + cost.graph_nodes_most;
-  }
-  if (cost.compared == 0) return cost;
-  cost.with_recording_ns /= cost.compared;
-  cost.without_recording_ns /= cost.compared;
-  cost.callbacks_ns /= cost.compared;
-  const double added_ns = std::max(cost.with_recording_ns - cost.without_recording_ns, 0.0);
-  if (launch_of_ns == 0) return cost;
-  const auto paid = static_cast<double>(recorded_launches);
-  cost.cupti_fraction =
-      fraction(added_ns * paid + cost.callbacks_ns * static_cast<double>(cost.launches), launch_of_ns);
-  cost.cupti_error = fraction(2 * std::sqrt(error_squares) / cost.compared * paid, launch_of_ns);
+  if (own_of_ns == 0) return cost;
+  cost.own_fraction = fraction(static_cast<double>(own_ns), own_of_ns);
+  const auto launches = static_cast<double>(cost.launches);
+  const auto graph_nodes = static_cast<double>(cost.graph_nodes);
+  cost.graph_nodes_least = fraction(graph_nodes * cupti::kGraphNodeLeastNs, own_of_ns);
+  cost.graph_nodes_most = fraction(graph_nodes * cupti::kGraphNodeMostNs, own_of_ns);
+  cost.expected_least = fraction(launches * cupti::kLaunchLeastNs, own_of_ns) + cost.graph_nodes_least;
+  cost.expected_most = fraction(launches * cupti::kLaunchMostNs, own_of_ns) + cost.graph_nodes_most;
   return cost;
 }
 

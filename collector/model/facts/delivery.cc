@@ -32,9 +32,6 @@ void Delivery::EndBatch(const v1::Batch& batch, bool counted) {
   OnLosses(batch.losses());
   if (!batch.has_self()) return;
   CountMissing(batch.self().records(), batch.records(), counted);
-  // Not lost, but equally unknown.
-  if (batch.self().launch_cost().unrecorded_launches() > totals_.self.launch_cost().unrecorded_launches())
-    on_loss_(false);
   totals_.self = batch.self();
 }
 

@@ -281,9 +281,10 @@ const coverage: Picture = data => {
 };
 
 const overhead: Picture = data => {
-  const share: number = data.report.trust.overhead_fraction ?? 0;
+  const cost = data.report.trust.cost;
+  const share = (cost.own_fraction ?? 0) + (cost.expected_cupti_least ?? 0);
   return bars('Profiling', [{label: 'program', value: 1, words: '', css: 'quiet'},
-                            {label: 'profiling', value: share, words: percent(share), css: 'late'}], 58);
+                            {label: 'profiling', value: share, words: `${percent(share)}, estimated`, css: 'late'}], 58);
 };
 
 const kDrawn = {

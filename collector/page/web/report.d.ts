@@ -36,9 +36,7 @@ export interface OwnCostOverhead {
 }
 export interface OwnCost {
   own_fraction: number | null; own_sampling: number; launches: number; launch_fraction: number | null; expected_cupti_least: number | null;
-  expected_cupti_most: number | null; cupti_fraction: number | null; cupti_error: number | null; with_recording_ns: number | null;
-  without_recording_ns: number | null; callbacks_ns: number | null; compared_processes: number; unrecorded_launches: number;
-  cupti_overhead_fraction: number | null; overheads: OwnCostOverhead[];
+  expected_cupti_most: number | null; cupti_overhead_fraction: number | null; overheads: OwnCostOverhead[];
 }
 export interface CutOff {
   who: string; last_data_ns: number; by: 'process' | 'collector';

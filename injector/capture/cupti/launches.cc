@@ -10,7 +10,6 @@
 #include "injector/capture/cupti/session.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/host_clock.h"
-#include "injector/core/launch_cost.h"
 #include "injector/core/recording.h"
 #include "injector/core/self_report.h"
 #include "injector/core/step_gate.h"
@@ -224,6 +223,11 @@ wire::KernelOwner OwnerOf(const char* kernel) noexcept {
              : wire::KernelOwner::kKernelOwnerOther;
 }
 
+// Correlation ids advance in step with a program's loops, so they are mixed first.
+bool IsTimed(uint32_t correlation) noexcept {
+  return correlation * 0x9E3779B1u <= UINT32_MAX / kLaunchSampling;
+}
+
 void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t graph,
                 bool may_lack_record) noexcept {
   // One driver function may be made of another; the record carries the id of the outermost.
@@ -236,7 +240,7 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
   const uint64_t range = InnermostRange(thread);
   const uint64_t now = Stamp();
   thread.launch_entered_ns = now;
-  if (data.symbolName != nullptr) thread.launch_weight = PickLaunch(data.correlationId);
+  thread.launch_is_timed = data.symbolName != nullptr && IsTimed(data.correlationId);
   Emit(thread,
        LaunchEvent{.time_ns = now,
                    .range_id = range,
@@ -259,11 +263,11 @@ void OnLaunched(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callb
   thread.driver_call.End();
   const auto* result = static_cast<const CUresult*>(data.functionReturnValue);
   if (result == nullptr || *result == CUDA_SUCCESS) [[likely]] {
-    if (const uint32_t weight = std::exchange(thread.launch_weight, 0); weight != 0)
-      Emit(thread, LaunchTimeEvent{Stamp(), thread.launch_entered_ns, weight});
+    if (std::exchange(thread.launch_is_timed, false))
+      Emit(thread, LaunchTimeEvent{Stamp(), thread.launch_entered_ns});
     return;
   }
-  thread.launch_weight = 0;
+  thread.launch_is_timed = false;
   if (data.correlationId == thread.last_launch_correlation)
     Emit(thread, PlanLaunchEvent{0, data.correlationId, 0, kRefusedLaunch, 0, 0});
 }

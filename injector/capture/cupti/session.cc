@@ -6,7 +6,6 @@
 #include "injector/base/lifecycle.h"
 #include "injector/base/losses.h"
 #include "injector/capture/cupti/broker.h"
-#include "injector/capture/cupti/callback_cost.h"
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/capture/cupti/context_devices.h"
 #include "injector/capture/cupti/guest.h"
@@ -248,21 +247,8 @@ void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept 
               (level == wire::DetailLevel::kDetailLevelWindows && open));
 }
 
-bool CuptiSession::PauseKernels() noexcept {
-  if (!capturing() || !driver_is_up() || graphs_seen() || GuestIsActive() ||
-      Avoids(cupti::kKernelsStayEnabled) || api_.ActivityDisable == nullptr ||
-      detail_ != wire::DetailLevel::kDetailLevelFull || !kinds_enabled_.load(std::memory_order_relaxed))
-    return false;
-  return Check(api_.ActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
-}
-
-bool CuptiSession::ResumeKernels() noexcept {
-  return Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) && !graphs_seen() &&
-         !GuestIsActive();
-}
-
-uint64_t CuptiSession::CallbacksNs() const noexcept {
-  return capturing() && driver_is_up() ? MeasureCallbacks(api_, subscriber_) : 0;
+bool CuptiSession::records_kernels() const noexcept {
+  return capturing() && kinds_enabled_.load(std::memory_order_relaxed) && recording.Wants(kRecordKernels);
 }
 
 // No call into CUPTI from here, as from any hook: the probe's thread looks often enough.

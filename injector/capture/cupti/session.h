@@ -53,23 +53,12 @@ class CuptiSession {
   // is open.
   void SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept;
 
-  // Stops recording kernels for some milliseconds, to see what recording costs (launch_cost.h). Refused once
-  // the program makes CUDA graphs: switching kinds around a capture has left kernel activity dead for the
-  // rest of the process.
-  [[nodiscard]] bool PauseKernels() noexcept;
-  // False when a graph was begun or a guest came meanwhile: then some kernels may be missing, or recorded in
-  // spite of the pause.
-  bool ResumeKernels() noexcept;
   // The program makes a CUDA graph. On its thread, inside a callback, before the graph is begun.
   static void OnGraph() noexcept;
-  static bool graphs_seen() noexcept;
   // A module was unloaded under a CUPTI that may give its kernels' names to those of later ones.
   static bool names_may_be_stale() noexcept;
-  // How long CUPTI takes to call us before and after a driver function; 0: not known.
-  uint64_t CallbacksNs() const noexcept;
-  bool records_kernels() const noexcept {
-    return capturing() && kinds_enabled_.load(std::memory_order_relaxed);
-  }
+  // Now, at this level of detail.
+  bool records_kernels() const noexcept;
 
   // Time spent completing buffers.
   uint64_t completion_ns() const noexcept { return completion_ns_.load(std::memory_order_relaxed); }
@@ -110,6 +99,7 @@ class CuptiSession {
   void AttachOnceAlone(uint64_t now_ns) noexcept;
   void DriverIsUp() noexcept;
   static void TakeBuffersBack(void* self) noexcept;
+  static bool graphs_seen() noexcept;
   static bool NeedsKind(void* self, CUpti_ActivityKind kind) noexcept;
   static bool NeedsCallback(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
   void CompleteGuestsBuffer(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,

@@ -599,6 +599,27 @@ TEST(RankCutOffFinding, ManyRanksTakeOneLine) {
   EXPECT_EQ(Of("rank-cut-off", r)[0].evidence, "Rank 0 (pid 4711), last data after 91.4 s.");
 }
 
+TEST(JobStoppedFinding, CtrlCIsNoWarning) {
+  Report r = Steady();
+  r.conditions.start_ns = 1;
+  for (RankReport& rank : r.ranks) {
+    rank.cut_off = true;
+    rank.end = Halt{.kind = Halt::Kind::kEnded, .signal = 2};
+    r.trust.cut_off.push_back({.who = "rank " + rank.label + " (pid 4711)", .last_data_ns = 91'400'000'001});
+  }
+  ASSERT_EQ(Of("job-stopped", r).size(), 1u);
+  EXPECT_EQ(Of("job-stopped", r)[0].statement,
+            "The job was stopped by SIGINT; what its processes recorded last is missing.");
+  EXPECT_TRUE(Of("rank-cut-off", r).empty());
+  // A handler that exits as shells do.
+  r.ranks[1].end = Halt{.kind = Halt::Kind::kEnded, .exit_code = 130};
+  EXPECT_EQ(Of("job-stopped", r).size(), 1u);
+  // One of them failed, and the rest was stopped for it.
+  r.ranks[1].end = Halt{.kind = Halt::Kind::kEnded, .exit_code = 1};
+  EXPECT_TRUE(Of("job-stopped", r).empty());
+  EXPECT_EQ(Of("rank-cut-off", r).size(), 1u);
+}
+
 TEST(MemoryFindings, SayWhenAllRanksAreAlike) {
   Report r = Steady();
   for (RankReport& rank : r.ranks) {
@@ -630,6 +651,27 @@ TEST(RecordsLostFinding, CountsAsTheHeadlineDoes) {
   const Finding f = Of("records-lost", r)[0];
   EXPECT_THAT(f.statement, HasSubstr("37,870 records were lost"));
   EXPECT_THAT(f.evidence, HasSubstr("send_queue_full 37,870"));
+}
+
+// What CUPTI costs is estimated; nodes of CUDA graphs are another finding's subject.
+TEST(CostlyCaptureFinding, OurCodeAndTheLeastThatLaunchesCostAreATenth) {
+  Report r = Steady();
+  EXPECT_TRUE(Of("costly-capture", r).empty()) << "not measured";
+  OwnCost& cost = r.trust.cost;
+  cost.launches = 540'000;
+  cost.own_fraction = 0.01;
+  cost.graph_nodes_least = 0.02;
+  cost.graph_nodes_most = 0.28;
+  cost.expected_least = 0.02 + 0.089;
+  cost.expected_most = 0.28 + 3 * 0.089;
+  EXPECT_TRUE(Of("costly-capture", r).empty());
+  cost.expected_least = 0.02 + 0.0901;
+  cost.expected_most = 0.28 + 3 * 0.0901;
+  const std::vector<Finding> found = Of("costly-capture", r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].statement, HasSubstr("an estimated 10 % of the job's time or more"));
+  EXPECT_THAT(found[0].evidence, HasSubstr("Our code takes 1 % of the time, CUPTI an estimated 9 to 27 % "
+                                           "(540,000 launches of kernels"));
 }
 
 // "5 % or 1.5x" holds 5 and 1.5.

@@ -435,6 +435,17 @@ TEST_F(EventDrainTest, DriverCallsThatWereSlowHaveRows) {
   EXPECT_EQ(names[calls.function(1)], "cuModuleLoadData");
 }
 
+TEST_F(EventDrainTest, ATimedLaunchStandsForSixteenAndOneThatWaitsCountsForLittle) {
+  constexpr uint64_t kTime = 1'000'000'000;
+  const uint64_t launches = SelfCount(SelfCounter::kLaunches);
+  const uint64_t launch_ns = SelfCount(SelfCounter::kLaunchNs);
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchTimeEvent{kTime + 400, kTime}));
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchTimeEvent{kTime + 900'000, kTime + 1'000}));
+  stream_->drain.Drain(UINT64_MAX);
+  EXPECT_EQ(SelfCount(SelfCounter::kLaunches) - launches, 2 * kLaunchSampling);
+  EXPECT_EQ(SelfCount(SelfCounter::kLaunchNs) - launch_ns, (400 + 20'000) * kLaunchSampling);
+}
+
 TEST_F(EventDrainTest, TheRingOfAThreadThatEndedIsFreedAndItsEventsAreThere) {
   EventRing* ring = nullptr;
   std::thread([&ring] {

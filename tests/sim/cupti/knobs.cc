@@ -32,8 +32,6 @@ bool SetFault(std::string_view name, uint64_t n, Knobs* knobs) {
     knobs->hang_flush = true;
   } else if (name == "slow_flush_ms") {
     knobs->slow_flush_ms = n;
-  } else if (name == "kernel_recording_ns") {
-    knobs->kernel_recording_ns = n;
   } else if (name == "unasked_kind") {
     knobs->unasked_kind = n;
   } else if (name == "damaged_buffer") {

@@ -25,9 +25,8 @@ struct Knobs {
   uint64_t damaged_buffers = 0;      // every n-th buffer comes back with a record in it that cannot be read
   uint64_t graph_buffers = 0;        // so many kernels of an executable graph have times; 0: all
   bool hang_flush = false;           // cuptiActivityFlushAll never returns
-  uint64_t unasked_kind = 0;  // with every n-th kernel record comes one of a kind that nobody asked for
-  uint64_t kernel_recording_ns = 0;  // what a launch takes longer while kernels are recorded
-  uint64_t slow_flush_ms = 0;        // cuptiActivityFlushAll takes this much longer
+  uint64_t unasked_kind = 0;   // with every n-th kernel record comes one of a kind that nobody asked for
+  uint64_t slow_flush_ms = 0;  // cuptiActivityFlushAll takes this much longer
 };
 
 // `version`: a name of versions.cc; `faults`: comma-separated names of README.md, each with an
