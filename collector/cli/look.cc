@@ -178,7 +178,8 @@ int LookMain(const Arguments& arguments) {
     for (const RankBeside& rank : job) {
       LookedAt process = LookAgain(rank, first[rank.pid], native);
       if (process.stacks.process.unreadable == stacks::Unreadable::kNoProcess) {
-        ended.push_back(absl::StrCat(rank.pid));
+        // Of those that were found, some end meanwhile.
+        if (!options.pids.empty()) ended.push_back(absl::StrCat(rank.pid));
         continue;
       }
       for (const observe::GpuNow& gpu : gpus) {
@@ -190,7 +191,7 @@ int LookMain(const Arguments& arguments) {
     if (!looked.processes.empty()) jobs.push_back(std::move(looked));
   }
   for (const std::string& pid : ended) SayError(absl::StrCat(kLook, ": there is no process ", pid));
-  if (jobs.empty()) return kFailed;
+  if (jobs.empty()) return ended.empty() ? Fail(kLook, "all of them have ended", kFailed) : kFailed;
   if (options.json) {
     Print(text::PrintableLines(text::SafeJson(render::JsonText(LookJson(jobs)) + "\n")));
   } else {

@@ -131,6 +131,24 @@ class WatchedDevice {
   std::vector<uint32_t> xids_;
 };
 
+// How long to wait after a look.
+class Pace {
+ public:
+  uint64_t RestNs(uint64_t look_ns) {
+    constexpr size_t kCompared = 4;
+    constexpr uint64_t kShareOfTime = 1000;
+    constexpr uint64_t kMostAtFirst = 2 * DeviceWatch::kEveryNs;
+    looks_.push_back(look_ns);
+    if (looks_.size() > kCompared) looks_.pop_front();
+    const uint64_t fastest = *std::min_element(looks_.begin(), looks_.end());
+    const uint64_t rest_ns = std::max(DeviceWatch::kEveryNs, fastest * kShareOfTime);
+    return looks_.size() < kCompared ? std::min(rest_ns, kMostAtFirst) : rest_ns;
+  }
+
+ private:
+  std::deque<uint64_t> looks_;  // the latest
+};
+
 void DeliverXids(const Nvml& nvml, std::map<std::string, std::optional<WatchedDevice>>& devices) {
   constexpr int kMostAtOnce = 64;
   for (int i = 0; i < kMostAtOnce; ++i) {
@@ -198,11 +216,11 @@ std::vector<std::pair<std::string, v1::DeviceObservation>> DeviceWatch::Take() {
 }
 
 void DeviceWatch::Run(const std::shared_ptr<Shared>& shared) {
-  constexpr uint64_t kShareOfTime = 1000;
   std::unique_lock lock(shared->mutex);
   const std::string library = shared->library;
   lock.unlock();
   std::unique_ptr<Nvml> nvml = Nvml::Load(library.c_str());
+  Pace pace;
   std::map<std::string, std::optional<WatchedDevice>> devices;  // without a value: NVML does not know it
   lock.lock();
   while (nvml != nullptr && !shared->stop) {
@@ -220,7 +238,7 @@ void DeviceWatch::Run(const std::shared_ptr<Shared>& shared) {
     for (auto& [uuid, device] : devices) {
       if (device.has_value()) seen.emplace_back(uuid, device->Look());
     }
-    const uint64_t rest_ns = std::max(kEveryNs, (Now(CLOCK_MONOTONIC) - began_ns) * kShareOfTime);
+    const uint64_t rest_ns = pace.RestNs(Now(CLOCK_MONOTONIC) - began_ns);
     lock.lock();
     for (auto& each : seen) shared->seen.push_back(std::move(each));
     while (shared->seen.size() > kMostKept) shared->seen.pop_front();

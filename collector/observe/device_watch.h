@@ -5,8 +5,9 @@
 // observation of that GPU a second: clock, power, temperature, what keeps the clock down, errors since the
 // one before.
 //
-// At most a thousandth of the time is spent in NVML, which holds the driver's lock: after a look that takes
-// longer than a millisecond, the next one comes later. Errors are asked for every kErrorsEvery looks.
+// At most a thousandth of the time is spent in NVML, which holds the driver's lock: where looks take longer
+// than a millisecond, they are rarer. The fastest of some counts, since a thread that waits for a processor
+// holds up nobody. Errors are asked for every kErrorsEvery looks.
 #pragma once
 
 #include <cstdint>

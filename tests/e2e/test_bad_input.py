@@ -34,7 +34,7 @@ class CommandLine(harness.EndToEndTest):
         self.refused("run", "--", says="run")
 
     def test_report_without_a_directory(self):
-        self.refused("report", says="DIR")
+        self.refused("report", says="there is no run under gpuprobe-runs here", code=1)
 
     def test_run_directory_that_is_not_there(self):
         self.refused("report", self.path("nowhere"), says=self.path("nowhere"), code=1)

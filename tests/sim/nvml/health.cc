@@ -1,10 +1,13 @@
 #include "tests/sim/nvml/health.h"
 
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <sstream>
 #include <string>
 
@@ -47,20 +50,16 @@ const std::map<std::string, Member>& Members() {
   return members;
 }
 
-}  // namespace
-
-Health HealthOf(unsigned device) {
-  Health health;
-  const char* path = std::getenv("GPUSIM_HEALTH");
-  if (path == nullptr) return health;
+std::map<unsigned, Health> ReadAll(const char* path) {
+  std::map<unsigned, Health> devices;
   std::ifstream file(path);
   std::string line;
   while (std::getline(file, line)) {
     std::istringstream words(line);
-    unsigned of = 0;
+    unsigned device = 0;
     std::string name;
     std::string value;
-    words >> of >> name >> value;
+    words >> device >> name >> value;
     const auto member = Members().find(name);
     char* end = nullptr;
     const double number = std::strtod(value.c_str(), &end);  // hexadecimal, too
@@ -68,9 +67,30 @@ Health HealthOf(unsigned device) {
       std::fprintf(stderr, "gpusim: GPUSIM_HEALTH: %s\n", line.c_str());
       std::_Exit(kBadKnob);
     }
-    if (of == device) member->second(health, number);
+    member->second(devices[device], number);
   }
-  return health;
+  return devices;
+}
+
+}  // namespace
+
+Health HealthOf(unsigned device) {
+  const char* path = std::getenv("GPUSIM_HEALTH");
+  if (path == nullptr) return {};
+  static auto* mutex = new std::mutex;
+  static auto* of_devices = new std::map<unsigned, Health>;
+  static struct stat known {};
+  const std::lock_guard<std::mutex> lock(*mutex);
+  struct stat now {};
+  const bool same = stat(path, &now) == 0 && now.st_ino == known.st_ino && now.st_size == known.st_size &&
+                    now.st_mtim.tv_sec == known.st_mtim.tv_sec &&
+                    now.st_mtim.tv_nsec == known.st_mtim.tv_nsec;
+  if (!same) {
+    *of_devices = ReadAll(path);
+    known = now;
+  }
+  const auto found = of_devices->find(device);
+  return found == of_devices->end() ? Health{} : found->second;
 }
 
 uint64_t CounterOf(double share) {
