@@ -21,7 +21,7 @@ NOT_RUN = {
     "gpuprobe top": "shows a job that runs: e2e.live, e2e.frozen", "gpuprobe collect": "runs until it is stopped: e2e.node_collector",
     "gpuprobe hub": "runs until it is stopped: e2e.hub_program",
 }
-SETTINGS = r"(?:[A-Z][A-Z0-9_]*=\S+ )*"
+SETTINGS = r"(?:[A-Z][A-Z0-9_]*=(?:\$\([^)]*\)|\S+) )*"
 
 
 def reason_not_to_run(command):
