@@ -28,6 +28,7 @@ class Counts:
         self.replays = 70 if quick else 7000
         self.few_replays = 14 if quick else 700
         self.launches = 3000 if quick else 200_000
+        self.health_repetitions = 100 if quick else 5  # of these launches: some seconds
         self.timed_launches = 500 if quick else 20_000  # of a repetition
         self.repetitions = 2 if quick else 5
 
@@ -46,6 +47,7 @@ def run_steps(checker, counts):
     step("CUPTI trace", 30, cuda_steps.cupti_trace, checker)
     step("many launches", 40, cuda_steps.many_launches, checker, counts.launches, False)
     step("many launches, exit without waiting", 40, cuda_steps.many_launches, checker, counts.launches, True)
+    step("GPU health", 60, cuda_steps.gpu_health, checker, counts.launches, counts.health_repetitions)
     for program in ("one_of_each", "one_of_each_static"):
         step(program, 30, cuda_steps.one_of_each, checker, program)
     step("JAX", 90, python_steps.jax, checker)

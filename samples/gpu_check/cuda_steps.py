@@ -146,6 +146,22 @@ def many_launches(checker, launches, leave):
         checker.expect_nothing_lost(run)
 
 
+def gpu_health(checker, launches, repetitions):
+    """What the collector asks NVML, and what nvidia-smi says of the same GPU. The run must take some seconds."""
+    run = checker.record([checker.sample("gpu_check", "launch_loop"), str(launches), str(repetitions)], records=False)
+    health = run.report["ranks"][0].get("gpu_health")
+    checker.fact("gpu_health", health)
+    if health is None or health["busy_s"] < 1:
+        raise Skipped("there is no NVML, or the run was too short for two looks")
+    checker.expect_that(0 < health["clock_mhz"] <= health["max_clock_mhz"], "clock, MHz", health["clock_mhz"], f"at most {health['max_clock_mhz']}")
+    checker.expect_that(0 < health["power_w"] <= 1.1 * health["power_limit_w"], "power, W", health["power_w"], f"at most {health['power_limit_w']}")
+    checker.expect("errors", health["error_count"], 0)
+    if shutil.which("nvidia-smi"):
+        said = checker.call(["nvidia-smi", "--id=0", "--query-gpu=clocks.max.sm,enforced.power.limit,pcie.link.width.max", "--format=csv,noheader,nounits"])
+        checker.expect("highest clock, power limit and PCIe lanes as nvidia-smi has them",
+                       [health["max_clock_mhz"], health["power_limit_w"], health["max_pcie_lanes"]], [float(value) for value in said.split(",")])
+
+
 def one_of_each(checker, program):
     if program == "one_of_each_static" and checker.simulated:
         raise Skipped("built with the static CUDA runtime, which needs a real driver")

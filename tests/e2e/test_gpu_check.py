@@ -15,7 +15,7 @@ PACKAGES = os.path.join(SOURCE, "tests", "e2e", "programs", "torch_stand_in")
 STEPS = 20  # of the stand-in, with --quick
 LOADINGS = ("injected", "preloaded")
 MODES = ("eager", "graphs", "compiled")
-CUDA_STEPS = ("large graph", "second tool, old style", "second tool, new style", "CUPTI trace", "many launches",
+CUDA_STEPS = ("large graph", "second tool, old style", "second tool, new style", "CUPTI trace", "GPU health", "many launches",
               "many launches, exit without waiting", "one_of_each", "launch cost", "child graphs",
               *(f"{program} {loading}" for program in ("vector_add", "ddp_train", "nccl_calls") for loading in LOADINGS))
 TORCH_STEPS = ("torch.profiler inside, eager", "torch.profiler inside, graphs", "torch adds", "torch step cost", "c10 symbols", *(f"torch {mode}" for mode in MODES))
