@@ -1,8 +1,8 @@
 #include "collector/analysis/work/gpu_health.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -104,13 +104,16 @@ GpuHealth GpuHealthOf(const model::ProcessModel& process, uint32_t device) {
 }
 
 GpuHealth UsualHealth(const std::vector<GpuHealth>& all) {
-  const auto median = [&](auto value) -> double {
+  const auto median_from = [&](double least, auto value) -> double {
     std::vector<double> values;
     for (const GpuHealth& h : all) {
-      if (h.busy_s > 0) values.push_back(static_cast<double>(value(h)));
+      if (h.busy_s > 0 && static_cast<double>(value(h)) >= least)
+        values.push_back(static_cast<double>(value(h)));
     }
     return values.empty() ? 0 : UpperMedian(std::move(values));
   };
+  // 0: not known.
+  const auto median = [&](auto value) { return median_from(std::numeric_limits<double>::min(), value); };
   GpuHealth usual;
   usual.observed_s = median([](const GpuHealth& h) { return h.observed_s; });
   usual.busy_s = median([](const GpuHealth& h) { return h.busy_s; });
@@ -122,7 +125,7 @@ GpuHealth UsualHealth(const std::vector<GpuHealth>& all) {
   usual.temperature_c = median([](const GpuHealth& h) { return h.temperature_c; });
   for (int i = 0; i < v1::ClockLimit_ARRAYSIZE; ++i) {
     const auto limit = static_cast<ClockLimit>(i);
-    const double share = median([&](const GpuHealth& h) { return h.ShareOf(limit); });
+    const double share = median_from(0, [&](const GpuHealth& h) { return h.ShareOf(limit); });
     if (share > 0) usual.limited.push_back({.limit = limit, .share = share});
   }
   const auto whole = [&](auto value) { return static_cast<uint32_t>(median(value)); };
@@ -161,23 +164,23 @@ ClockLimit LimitOf(const GpuHealth& health, const GpuHealth& usual) {
 }
 
 std::string ClockText(const GpuHealth& health, const GpuHealth& usual, double slowdown, const char* peers) {
-  switch (CompareClocks(health, usual)) {
-    case ClockComparison::kUnknown:
-      return "";
-    case ClockComparison::kAsHigh:
-      return absl::StrFormat(
-          "Its GPU's clock is as high as the other %s' (%s and %s while they computed), so the clock "
-          "does not explain it.",
-          peers, Clock(health.clock_mhz), Clock(usual.clock_mhz));
-    case ClockComparison::kLower:
-      break;
-  }
+  const ClockComparison clocks = CompareClocks(health, usual);
+  if (clocks == ClockComparison::kUnknown) return "";
   const double ratio = usual.clock_mhz / health.clock_mhz;
-  const double explained = slowdown > 1 ? (ratio - 1) / (slowdown - 1) : 1;
+  const bool explains = slowdown <= 1 || (ratio - 1) / (slowdown - 1) >= thresholds::kClockExplainsShare;
+  if (clocks == ClockComparison::kAsHigh) {
+    return absl::StrFormat(
+        "Its GPU's clock is about as high as the other %s' (%s and %s while they computed, means of one look "
+        "a "
+        "second)%s.",
+        peers, Clock(health.clock_mhz), Clock(usual.clock_mhz),
+        explains ? "" : ", so the clock does not explain it");
+  }
   return absl::StrFormat(
-      "While it computed its GPU ran at %s, the other %s' at %s: %s.%s", Clock(health.clock_mhz), peers,
-      Clock(usual.clock_mhz), LimitText(LimitOf(health, usual), health, usual),
-      explained < thresholds::kClockExplainsShare ? " That is too little to explain all of it." : "");
+      "While it computed its GPU ran at %s, the other %s' at %s (by one look a second): %s.%s",
+      Clock(health.clock_mhz), peers, Clock(usual.clock_mhz),
+      LimitText(LimitOf(health, usual), health, usual),
+      explains ? "" : " That is too little to explain all of it.");
 }
 
 std::string ClockAdvice(const GpuHealth& health, const GpuHealth& usual, const std::string& place) {

@@ -86,7 +86,7 @@ struct EventData {
   unsigned compute_instance;
 };
 struct EventSet {
-  std::map<unsigned, size_t> taken;  // by device: Xids that were there, or were told
+  std::map<unsigned, size_t> taken;  // by device: how many of its Xids are not new any more
 };
 constexpr unsigned long long kXid = 8;
 constexpr unsigned long long kXidAndEcc = 8 | 2;

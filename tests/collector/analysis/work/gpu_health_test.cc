@@ -50,12 +50,15 @@ TEST(GpuHealth, OneSickGpuAmongTheOthersDoesNotChangeWhatIsUsual) {
   const GpuHealth usual = UsualHealth({Gpu(1980), Gpu(1970), Gpu(300, {{ClockLimit::kThermal, 1}}), {}});
   EXPECT_EQ(usual.clock_mhz, 1970);
   EXPECT_TRUE(usual.limited.empty());
+  // One whose clock NVML does not know has no part in it.
+  EXPECT_EQ(UsualHealth({Gpu(0), Gpu(0), Gpu(1980)}).clock_mhz, 1980);
 }
 
 TEST(GpuHealth, ALowerClockExplainsAsMuchAsItsRatio) {
   const GpuHealth slow = Gpu(990, {{ClockLimit::kPowerBrake, 0.5}});
   EXPECT_THAT(ClockText(slow, Gpu(1980), 2, "GPUs"),
-              "While it computed its GPU ran at 990 MHz, the other GPUs' at 1,980 MHz: the power supply's "
+              "While it computed its GPU ran at 990 MHz, the other GPUs' at 1,980 MHz (by one look a "
+              "second): the power supply's "
               "brake signal "
               "keeps it down 50.0 % of the time.");
   EXPECT_THAT(ClockText(slow, Gpu(1980), 4, "ranks"), HasSubstr("too little to explain"));
@@ -63,6 +66,8 @@ TEST(GpuHealth, ALowerClockExplainsAsMuchAsItsRatio) {
   EXPECT_THAT(ClockText(slow, Gpu(1980), 1.3, "ranks"), Not(HasSubstr("too little")));
   EXPECT_THAT(ClockText(Gpu(990), Gpu(1980), 2, "ranks"), HasSubstr("NVML does not say why"));
   EXPECT_THAT(ClockText(Gpu(1975), Gpu(1980), 2, "ranks"), HasSubstr("so the clock does not explain it"));
+  // A little lower, and a little slower: neither is claimed.
+  EXPECT_THAT(ClockText(Gpu(1900), Gpu(1980), 1.05, "ranks"), Not(HasSubstr("explain")));
   EXPECT_EQ(ClockText({}, Gpu(1980), 2, "ranks"), "");
 }
 
