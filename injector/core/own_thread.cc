@@ -7,9 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstddef>
 #include <cstring>
+#include <ctime>
 
 #include "injector/core/thread_state.h"
 
@@ -19,6 +21,28 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{512} << 10;
 constexpr size_t kSmallestStackBytes = size_t{128} << 10;
+
+constexpr int kNotYetRunning = -1;
+constexpr timespec kBetweenLooks{0, 50'000};
+
+struct OwnThread {
+  void* (*main)(void*);
+  void* argument;
+  std::atomic<int> id;  // the kernel's; 0: was not started
+};
+constinit OwnThread threads[kMaxOwnThreads] = {};
+constinit std::atomic<int> threads_claimed{0};
+
+void* Main(void* self) noexcept {
+  auto* thread = static_cast<OwnThread*>(self);
+  thread->id.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
+  return thread->main(thread->argument);
+}
+
+bool IsThere(const OwnThread& thread) noexcept {
+  const int id = thread.id.load(std::memory_order_acquire);
+  return id == kNotYetRunning || (id != 0 && syscall(SYS_tgkill, getpid(), id, 0) == 0);
+}
 
 // A thread begins with the priority and the processors of the one that started it, which may be the
 // program's real-time thread on the core that is kept free for it.
@@ -43,23 +67,42 @@ void RunOnAnyProcessor() noexcept {
 }  // namespace
 
 bool StartOwnThread(void* (*main)(void*), void* argument) noexcept {
+  const int index = threads_claimed.fetch_add(1, std::memory_order_relaxed);
+  if (index >= kMaxOwnThreads) return false;
+  OwnThread& own = threads[index];
+  own.main = main;
+  own.argument = argument;
+  own.id.store(kNotYetRunning, std::memory_order_relaxed);
   pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
   bool started = false;
-  // Where address space is short, a smaller stack does.
-  for (size_t bytes = kStackBytes; !started && bytes >= kSmallestStackBytes; bytes /= 2) {
-    pthread_t thread{};
-    pthread_attr_setstacksize(&attributes, bytes);
-    started = pthread_create(&thread, &attributes, main, argument) == 0;
+  if (pthread_attr_init(&attributes) == 0) {
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    // Where address space is short, a smaller stack does.
+    for (size_t bytes = kStackBytes; !started && bytes >= kSmallestStackBytes; bytes /= 2) {
+      pthread_t thread{};
+      pthread_attr_setstacksize(&attributes, bytes);
+      started = pthread_create(&thread, &attributes, Main, &own) == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_attr_destroy(&attributes);
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&attributes);
+  if (!started) own.id.store(0, std::memory_order_relaxed);
   return started;
+}
+
+bool AwaitOwnThreadsEnd(int milliseconds) noexcept {
+  constexpr int kLooksInAMillisecond = 20;
+  for (int looks = 0;; ++looks) {
+    bool any = false;
+    for (const OwnThread& thread : threads) any = any || IsThere(thread);
+    if (!any) return true;
+    if (looks >= milliseconds * kLooksInAMillisecond) return false;
+    nanosleep(&kBetweenLooks, nullptr);
+  }
 }
 
 void BecomeOwnThread() noexcept {

@@ -42,8 +42,10 @@ constexpr int kMaxStarts = 3;  // of collectors by this process, in the place of
 // Longest waits at exit, for a collector that is gone and for one that stays silent.
 constexpr int64_t kExitReconnectMs = 200;
 constexpr int kExitSilenceMs = 500;
-// Longest wait for our thread to be gone once its work is done.
-constexpr int kThreadEndMoments = 10'000;  // of 50 us
+// Longest waits for our threads to be gone: once the work is done, and before a filter that may kill the
+// process.
+constexpr int kThreadEndMs = 500;
+constexpr int kFilterWaitMs = 10'000;
 
 uint64_t MonotonicNs() noexcept {
   timespec now{};
@@ -87,7 +89,6 @@ bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcep
 void* ProbeThread::Main(void* self) noexcept {
   BecomeOwnThread();
   auto* thread = static_cast<ProbeThread*>(self);
-  thread->thread_id_.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_relaxed);
   thread->Run();
   SetAndWake(thread->done_word_);
   return nullptr;
@@ -494,17 +495,15 @@ void ProbeThread::Finish(End end) noexcept {
   for_filter_.store(end == End::kFilter, std::memory_order_relaxed);
   finish_requested_.store(true, std::memory_order_release);
   WakeProbeThread();
-  if (WaitForSet(done_word_, options_.exit_wait_ms)) AwaitThreadsEnd();
+  const bool done = WaitForSet(done_word_, options_.exit_wait_ms);
+  // Leak checkers that run after the exit handlers read every thread's memory, and LeakSanitizer fails over a
+  // thread that is just freeing its own. A filter would end the process for what a thread does last.
+  if (end == End::kFilter) {
+    AwaitOwnThreadsEnd(kFilterWaitMs);
+  } else if (done && flush_complete_) {
+    AwaitOwnThreadsEnd(kThreadEndMs);
+  }
   CloseLifecycle();
-}
-
-// Leak checkers that run after the exit handlers read every thread's memory, and LeakSanitizer fails over a
-// thread that is just freeing its own.
-void ProbeThread::AwaitThreadsEnd() noexcept {
-  const int thread = thread_id_.load(std::memory_order_relaxed);
-  const timespec moment{0, 50'000};
-  for (int i = 0; i < kThreadEndMoments && syscall(SYS_tgkill, getpid(), thread, 0) == 0; ++i)
-    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&done_word_), FUTEX_WAIT_PRIVATE, 1, &moment, nullptr, 0);
 }
 
 }  // namespace gpuprobe::injector

@@ -63,7 +63,6 @@ class ProbeThread {
  private:
   static void* Main(void* self) noexcept;
   void Run() noexcept;
-  void AwaitThreadsEnd() noexcept;
   bool Connect() noexcept;
   bool ConnectToStarted() noexcept;
   bool MayStillConnect() noexcept;
@@ -119,9 +118,8 @@ class ProbeThread {
 
   std::atomic<bool> finish_requested_{false};
   std::atomic<bool> for_filter_{false};
-  int64_t finish_deadline_ms_ = 0;      // set by the thread itself
-  std::atomic<uint32_t> done_word_{0};  // 1: the thread has ended its work (futex)
-  std::atomic<int> thread_id_{0};
+  int64_t finish_deadline_ms_ = 0;             // set by the thread itself
+  std::atomic<uint32_t> done_word_{0};         // 1: the thread has ended its work (futex)
   std::atomic<uint32_t> final_flush_word_{0};  // 1: the helper's flush came back (futex)
 };
 

@@ -12,6 +12,7 @@ from harness import BUILD, CUDA_SCRIPT, GPUPROBE, LIBRARY, SOURCE
 from hazards import hazard
 
 BAD_SITUATIONS = os.path.join(BUILD, "tests", "e2e", "bad_situations")
+LATE_ENDS = os.path.join(BUILD, "tests", "e2e", "late_ends.so")
 PYTHON_CUDA = os.path.join(SOURCE, "tests", "e2e", "programs", "python_processes.py")
 LOADINGS = {"injection": {"CUDA_INJECTION64_PATH": LIBRARY}, "preload": {"LD_PRELOAD": LIBRARY, "CUDA_INJECTION64_PATH": LIBRARY}}
 SOME_USER = 65534
@@ -441,17 +442,25 @@ class Limits(BadSituations):
         for way, how in ways.items():
             for name, loading in LOADINGS.items():
                 with self.subTest(loading=name, way=how):
-                    operations = ["work:5", f"kill-filter:{way}", "spin-long", "work:5", "print:done"]
-                    plain = self.run_program([BAD_SITUATIONS, *operations], env={"GPUSIM_TRUTH": None})  # the filter forbids to write it
-                    self.assertEqual((plain.returncode, plain.stdout), (0, b"done\n"), str(plain))
-                    collector = harness.Collector(self)
-                    probed = self.run_program([BAD_SITUATIONS, *operations], env={**collector.env(), **loading, "GPUSIM_TRUTH": None})
-                    self.assertEqual((probed.returncode, probed.stdout), (plain.returncode, plain.stdout), str(probed))
-                    self.assertIn(b"gpuprobe: the program installs a system-call filter (seccomp) that may kill it; recording ends here", probed.stderr)
-                    self.assertEqual(collector.stop().returncode, 0)
-                    report = self.report(collector.out)
-                    self.assert_kernels(report, 5)
-                    self.assertTrue(report["ranks"][0]["cut_off"])
+                    self.check_killing_sandbox(way, loading)
+
+    @hazard("the same, while a thread of the probe is slow to end", sees="output and status unchanged",
+            counted="the filter is installed when the kernel has none of the probe's threads any more, or after 10 s")
+    def test_killing_sandbox_while_threads_end(self):
+        self.check_killing_sandbox(2, {"LD_PRELOAD": f"{LIBRARY}:{LATE_ENDS}", "CUDA_INJECTION64_PATH": LIBRARY}, 3)
+
+    def check_killing_sandbox(self, way, loading, waits=0):
+        operations = ["work:5", f"kill-filter:{way}", "spin-long", *["wait-long"] * waits, "work:5", "print:done"]
+        plain = self.run_program([BAD_SITUATIONS, *operations], env={"GPUSIM_TRUTH": None})  # the filter forbids to write it
+        self.assertEqual((plain.returncode, plain.stdout), (0, b"done\n"), str(plain))
+        collector = harness.Collector(self)
+        probed = self.run_program([BAD_SITUATIONS, *operations], env={**collector.env(), **loading, "GPUSIM_TRUTH": None})
+        self.assertEqual((probed.returncode, probed.stdout), (plain.returncode, plain.stdout), str(probed))
+        self.assertIn(b"gpuprobe: the program installs a system-call filter (seccomp) that may kill it; recording ends here", probed.stderr)
+        self.assertEqual(collector.stop().returncode, 0)
+        report = self.report(collector.out)
+        self.assert_kernels(report, 5)
+        self.assertTrue(report["ranks"][0]["cut_off"])
 
     @hazard("the collector's files may not grow (RLIMIT_FSIZE)", sees="output and status unchanged", counted="the collector survives and reports that records could not be written")
     def test_collector_that_cannot_write(self):
