@@ -59,8 +59,8 @@ inline constexpr Setting kSettings[] = {
      "smaller allocations and their releases appear only in totals, which stay exact to the byte, as do "
      "high-water marks; lists of the largest allocations omit them"},
     {"GPUPROBE_OVERHEAD_BUDGET", Kind::kNumber, "0", "%", 0, 100,
-     "share of the program's time that the probe may take; beyond it, detail is reduced and the report says "
-     "which. 0: no limit"},
+     "share of the program's time that the probe may take; if it takes more for 3 s, recording ends, and the "
+     "report says when. 0: no limit"},
     {"GPUPROBE_HOST_SAMPLES", Kind::kFlag, "1", "", 0, 1,
      "note what the threads that launch are in (function, line, system call) up to 100 times a second, for "
      "at "

@@ -17,8 +17,7 @@ struct EnumWords<v1::DetailLevel> {
   static Words Of() {
     return {{v1::DETAIL_LEVEL_FULL, "full"},
             {v1::DETAIL_LEVEL_GRAPHS, "graphs"},
-            {v1::DETAIL_LEVEL_WINDOWS, "windows"},
-            {v1::DETAIL_LEVEL_CALLBACKS, "callbacks"},
+            {v1::DETAIL_LEVEL_CALLBACKS, "ended"},
             {v1::DETAIL_LEVEL_OFF, "off"}};
   }
 };
@@ -159,8 +158,8 @@ struct Trust {
     fields("coverage", &T::coverage, "records / (records + lost + outside_window)");
     fields("outside_window", &T::outside_window,
            "records left out because of `GPUPROBE_START_AFTER_S`, `GPUPROBE_STOP_AFTER_S`, "
-           "`GPUPROBE_START_STEP`, `GPUPROBE_STOP_STEP` or `GPUPROBE_EVERY_STEPS`; allocations are never "
-           "left out");
+           "`GPUPROBE_START_STEP`, `GPUPROBE_STOP_STEP` or `GPUPROBE_EVERY_STEPS`, or after the end of "
+           "recording that held `GPUPROBE_OVERHEAD_BUDGET`; allocations are never left out");
     fields("unknown_kinds", &T::unknown_kinds,
            "of the lost records with reason `unknown_record`: how many of which kinds, by CUPTI's name "
            "(`unreadable`: CUPTI could not read them either)");
@@ -169,13 +168,15 @@ struct Trust {
            "objects: calls of them are not seen");
     fields("other_unknown_functions", &T::other_unknown_functions,
            "how many further ones there are at least, whose names are not kept, on the process with most");
-    fields.Group("detail", "how much device work was recorded, to hold `GPUPROBE_OVERHEAD_BUDGET`",
+    fields.Group("detail", "how much was recorded, to hold `GPUPROBE_OVERHEAD_BUDGET`",
                  [](auto& group) {
                    group("level", &T::detail_level,
                          "at the end, on the process with least: `full`; `graphs`: CUDA graphs as a whole; "
-                         "`windows`: one second of eight; `callbacks`: none; `off`");
-                   group("reductions", &T::detail_reductions, "how often it was reduced");
-                   group("reduced_ns", &T::reduced_ns, "for how long, on the process where it was longest");
+                         "`ended`: recording had ended, and what was left out was counted; `off`: not even "
+                         "that");
+                   group("reductions", &T::detail_reductions, "how often less was recorded from then on");
+                   group("reduced_ns", &T::reduced_ns,
+                         "since when, before the end, on the process where that was longest");
                  });
     fields.Group("yielded", "processes in which another profiler had CUPTI before the probe and then left",
                  [](auto& group) {

@@ -5,6 +5,7 @@
 namespace gpuprobe::injector {
 
 constinit Recording recording;
+constinit std::atomic<uint64_t> recorded_until_ns{UINT64_MAX};
 
 namespace {
 

@@ -8,6 +8,7 @@
 // off and on around the capture of a CUDA graph has left kernel activity dead for the life of a process.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -30,6 +31,9 @@ enum RecordKinds : uint32_t {
 inline constexpr uint32_t kRecordAll = (1 << 8) - 1;
 inline constexpr uint32_t kRecordDeviceWork = kRecordKernels | kRecordCopies | kRecordMemsets;
 
+// When recording ended to hold the overhead budget (core/governor.h); set once, by the probe's thread.
+extern std::atomic<uint64_t> recorded_until_ns;
+
 struct Recording {
   uint32_t kinds = kRecordAll;
   uint64_t from_ns = 0;
@@ -40,7 +44,9 @@ struct Recording {
   uint64_t min_allocation_bytes = 0;
 
   bool Wants(uint32_t kind) const noexcept { return (kinds & kind) != 0; }
-  bool Holds(uint64_t time_ns) const noexcept { return time_ns - from_ns < span_ns; }
+  bool Holds(uint64_t time_ns) const noexcept {
+    return time_ns - from_ns < span_ns && time_ns < recorded_until_ns.load(std::memory_order_relaxed);
+  }
   // Work runs some time after its launch, so launches from shortly before the window are kept as well.
   bool HoldsLaunch(uint64_t time_ns) const noexcept {
     return Holds(time_ns) || (time_ns < from_ns && from_ns - time_ns < kLaunchLeadNs);

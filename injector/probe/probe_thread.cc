@@ -451,17 +451,19 @@ uint64_t ProbeThread::CuptiNs() noexcept {
   return cupti_ns_;
 }
 
-// Chooses how much of the device's work is recorded from now on, by the probe's cost so far.
+// Ends recording if the probe has cost too much for a while. What began before that is recorded whole, so kinds
+// are switched off one look later: CUPTI loses what runs at that moment.
 void ProbeThread::HoldBudget() noexcept {
   const uint64_t now_ns = MonotonicNs();
   const uint64_t cost_ns = TotalHostCost().budgeted_ns() + session_->completion_ns() + CuptiNs();
   const wire::DetailLevel level = governor_.Judge(now_ns, cost_ns);
-  sampler_.Allow(level <= wire::DetailLevel::kDetailLevelGraphs);
   if (level == wire::DetailLevel::kDetailLevelOff) {
     if (session_->capturing() && session_->driver_is_up()) session_->Stop();
     Transition(LifecycleState::kLive, LifecycleState::kYielded);
-  } else {
-    session_->SetDetail(level, now_ns);
+  } else if (level == wire::DetailLevel::kDetailLevelCallbacks) {
+    if (recorded_until_ns.load(std::memory_order_relaxed) != UINT64_MAX) session_->StopKinds();
+    recorded_until_ns.store(std::min(NowNs(), recorded_until_ns.load(std::memory_order_relaxed)),
+                            std::memory_order_relaxed);
   }
   const uint64_t yielded_ns = session_->yielded_ns();
   SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(),

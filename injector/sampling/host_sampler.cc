@@ -62,7 +62,7 @@ void HostSampler::Tick(const std::atomic<bool>& stop) noexcept {
   budget_.PassUntil(monotonic_ns);
   const LifecycleState state = CurrentLifecycle();
   if (state == LifecycleState::kClosed) enabled_ = false;
-  const bool live = allowed_ && state == LifecycleState::kLive;
+  const bool live = state == LifecycleState::kLive;
   if (!live || !IsRecordedNow(NowNs())) {
     watch_.Skip(NowNs());
   } else if (budget_.Allows()) {

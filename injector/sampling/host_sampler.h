@@ -41,8 +41,6 @@ class HostSampler {
 
   // Before the probe's thread starts. Without it nothing is sampled.
   void Enable() noexcept { enabled_ = true; }
-  // Whether the budget leaves room for detail.
-  void Allow(bool allowed) noexcept { allowed_ = allowed; }
 
   // Looks if it is time. `stop`: when it is set, the rest of a look is left out.
   void Tick(const std::atomic<bool>& stop) noexcept;
@@ -97,7 +95,6 @@ class HostSampler {
   const uint32_t pid_;
   Stream* stream_;
   bool enabled_ = false;
-  bool allowed_ = true;
 
   GapWatch watch_;
   SampleBudget budget_;

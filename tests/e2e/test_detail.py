@@ -1,4 +1,4 @@
-"""How much is recorded changes while the program runs, for the overhead budget and for graphs as a whole, and the report says so. Another tool changes nothing."""
+"""Recording ends for the overhead budget, and graphs are recorded as a whole, and the report says so. Another tool changes nothing."""
 import os
 import shutil
 from collections import defaultdict
@@ -107,13 +107,27 @@ class Detail(harness.EndToEndTest):
         evidence, = [finding["evidence"] for finding in report["findings"] if finding["id"] == "capture-incomplete"]
         self.assertIn("another profiler has CUPTI", evidence)
 
-    def test_over_the_budget_detail_is_shed(self):
-        finished, out = self.record([SECOND_TOOL, "busy", "7"], {"GPUPROBE_OVERHEAD_BUDGET": "1", "GPUPROBE_FLUSH_MS": "100"})
-        self.assertEqual(finished.stdout, b"done\n")
-        trust = self.report(out)["trust"]
-        self.assertGreaterEqual(trust["detail"]["reductions"], 1)
-        self.assertNotEqual(trust["detail"]["level"], "full")
+    def test_over_the_budget_recording_ends(self):
+        """What was recorded until then is whole: steps have the kernels, in number and time, that they have without a budget. What came later is counted."""
+        steps = 20_000
+        out = self.path("run")
+        ran = self.run_well([harness.GPUPROBE, "run", "--out", out, "--", LAUNCH_RANKS, "2", harness.DDP_TRAIN, "--steps", str(steps)], devices=2,
+                            env={"GPUPROBE_OVERHEAD_BUDGET": "1", "GPUSIM_KERNELS": ".*=5us", "GPUSIM_LINK": "alpha=10us,beta=10GB/s", "GPUSIM_TRUTH": None})
+        report = self.report(out)
+        trust = report["trust"]
+        self.assertIn(trust["detail"]["level"], ("ended", "off"))
         self.assertGreater(trust["detail"]["reduced_ns"], 1_000_000_000)
+        self.assertLess(trust["coverage"], 0.9)
+        self.assertEqual(trust["lost"], {})
+        evidence, = [finding["evidence"] for finding in report["findings"] if finding["id"] == "capture-incomplete"]
+        self.assertRegex(evidence, r"^recording ended \d+\.\d s before the end, to stay within GPUPROBE_OVERHEAD_BUDGET")
+        self.assertTrue(1000 < report["steps"]["count"] < steps, report["steps"]["count"])
+        with self.undisturbed(report):
+            compute = report["steps"]["compute_ns"]
+            self.assertEqual((compute["p50"], compute["p99"]), (compute["max"], compute["max"]), "kernels of one length, the same in each step")
+            self.assertAlmostEqual(compute["mean"], compute["max"], delta=0.001 * compute["max"])
+        self.assertNotIn("warmup-dominated", [finding["id"] for finding in report["findings"]], "what was left out may have been steps")
+        self.assertIn(b"recording ended", ran.stderr)
 
     def test_without_a_budget_it_is_not(self):
         _, out = self.record([SECOND_TOOL, "busy", "3"], {"GPUPROBE_FLUSH_MS": "100"})

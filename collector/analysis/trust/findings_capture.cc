@@ -242,7 +242,7 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                      "launches say. Other names may be wrong, too, so no rank is compared by them"));
   }
   if (t.detail_reductions > 0) {
-    why.push_back(absl::StrFormat("detail was reduced for %.1f s to stay within GPUPROBE_OVERHEAD_BUDGET",
+    why.push_back(absl::StrFormat("recording ended %.1f s before the end, to stay within GPUPROBE_OVERHEAD_BUDGET",
                                   static_cast<double>(t.reduced_ns) / 1e9));
   }
   if (t.device_records_late * thresholds::kLateRecordsOneIn > t.records) {
@@ -310,7 +310,7 @@ void CostlyCapture(const Report& report, std::vector<Finding>& out) {
                                    "(%s launches of kernels, 1 to 3 us each, based on H100 figures).",
                                    own * 100, least * 100, most * 100, Count(cost.launches)),
        .advice =
-           "GPUPROBE_OVERHEAD_BUDGET=5 reduces detail to stay below 5 %; GPUPROBE_KINDS=nccl,nvtx,memory "
+           "GPUPROBE_OVERHEAD_BUDGET=5 ends recording if it costs more for 3 s; GPUPROBE_KINDS=nccl,nvtx,memory "
            "records no kernels. CUDA graphs reduce the number of launches."});
 }
 

@@ -1,7 +1,7 @@
 // What was measured, with what, and how far the numbers can be believed.
 import {Data} from './data';
 import {h, section} from './dom';
-import {bytes, clock, count, duration, kTimingWords, percent, plural} from './units';
+import {bytes, clock, count, duration, kTimingWords, percent} from './units';
 
 type Fact = [string, string | Node | null | undefined | false];
 
@@ -40,7 +40,7 @@ function trust(data: Data): Fact[] {
           ['cost of profiling', t.overhead_fraction === null ? 'not known' : `at least ${percent(t.overhead_fraction)} of the processes' time`],
           ["CUPTI's part (estimated)", cost.expected_cupti_least !== null && cost.expected_cupti_most !== null ? `${percent(cost.expected_cupti_least)} to ${percent(cost.expected_cupti_most)}, from H100 figures` : null],
           ['left out on request', t.outside_window > 0 && `${count(t.outside_window)} records`],
-          ['detail', t.detail.reductions > 0 && `reduced ${plural(t.detail.reductions, 'time')} to hold the overhead budget, for ${duration(t.detail.reduced_ns)}`],
+          ['detail', t.detail.reductions > 0 && `recording ended ${duration(t.detail.reduced_ns)} before the end, to hold the overhead budget`],
           ['older detail', t.detail_since_ns !== null && `single records exist from ${clock(t.detail_since_ns)} on; totals cover the whole run`],
           ['exited uncleanly', t.cut_off.filter(c => c.by !== 'collector').map(c => c.who).join(', ')],
           ['outlived the collector', t.cut_off.filter(c => c.by === 'collector').map(c => c.who).join(', ')], ['last flush not finished', t.exit_incomplete.join(', ')],

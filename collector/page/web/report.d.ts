@@ -44,7 +44,7 @@ export interface CutOff {
 export interface Trust {
   records: number; lost: Record<string, number>; coverage: number | null; outside_window: number; unknown_kinds: Record<string, number>;
   unknown_functions: Record<string, number>; other_unknown_functions: number;
-  detail: {level: 'full' | 'graphs' | 'windows' | 'callbacks' | 'off'; reductions: number; reduced_ns: number}; yielded: {times: number; ns: number};
+  detail: {level: 'full' | 'graphs' | 'ended' | 'off'; reductions: number; reduced_ns: number}; yielded: {times: number; ns: number};
   cupti_defects: CuptiDefect[]; timing_source: 'none' | 'cupti_activity' | 'mixed'; overhead_fraction: number | null; cost: OwnCost;
   host_time_error_ns: number; clock_step_ns: number; device_clock_ahead_ns: number; batches_missing: number; recorded_elsewhere: number;
   device_records_unattributed: number; device_records_late: number; invalid_times: number; range_pops_without_push: number;

@@ -38,10 +38,6 @@ constexpr size_t kFirstBufferBytes = size_t{64} << 10;  // before the rate of re
 constexpr uint64_t kAskAgainNs = 1'000'000'000;         // between checks whether another profiler has left
 constexpr uint64_t kBufferNs = 500'000'000;             // time of records that a buffer should hold
 
-// DETAIL_LEVEL_WINDOWS: one second of eight.
-constexpr uint64_t kDetailWindowNs = 1'000'000'000;
-constexpr uint64_t kDetailWindowEveryNs = 8 * kDetailWindowNs;
-
 uint64_t ReadClock(clockid_t clock) noexcept {
   timespec now{};
   clock_gettime(clock, &now);
@@ -226,25 +222,20 @@ bool CuptiSession::Records(CUpti_ActivityKind kind) const noexcept {
   return IsRecorded(kind) && (kind != CUPTI_ACTIVITY_KIND_OVERHEAD || !beside_others_);
 }
 
-void CuptiSession::EnableKinds(bool enable) noexcept {
-  if (kinds_enabled_.exchange(enable, std::memory_order_acq_rel) == enable) return;
-  for (const RecordedKind& recorded : kRecordedKinds) {
-    const CUpti_ActivityKind kind = recorded.kind;
-    if (!Records(kind) || (!enable && (StaysEnabled(kind) || GuestNeedsKind(kind)))) continue;
-    Check(enable ? api_.ActivityEnable(kind) : api_.ActivityDisable(kind));
-  }
+// GRAPH_TRACE is never switched: an executable graph that was made while it was off kills the program when it
+// is launched while it is on, inside CUPTI (seen on an H100 with CUPTI 13.0.1). So whether graphs are recorded
+// whole is settled at Start, before there is any.
+void CuptiSession::StopKinds() noexcept {
+  if (capturing() && driver_is_up()) DisableKinds();
 }
 
-// GRAPH_TRACE is never switched here: an executable graph that was made while it was off kills the program
-// when it is launched while it is on, inside CUPTI (seen on an H100 with CUPTI 13.0.1). So whether graphs are
-// recorded whole is settled at Start, before there is any.
-void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept {
-  if (!capturing() || !driver_is_up() || api_.ActivityDisable == nullptr) return;
-  if (level != detail_) detail_since_ns_ = now_ns;
-  detail_ = level;
-  const bool open = (now_ns - detail_since_ns_) % kDetailWindowEveryNs < kDetailWindowNs;
-  EnableKinds(level <= wire::DetailLevel::kDetailLevelGraphs ||
-              (level == wire::DetailLevel::kDetailLevelWindows && open));
+void CuptiSession::DisableKinds() noexcept {
+  if (api_.ActivityDisable == nullptr) return;
+  if (!kinds_enabled_.exchange(false, std::memory_order_acq_rel)) return;
+  for (const RecordedKind& recorded : kRecordedKinds) {
+    const CUpti_ActivityKind kind = recorded.kind;
+    if (Records(kind) && !StaysEnabled(kind) && !GuestNeedsKind(kind)) Check(api_.ActivityDisable(kind));
+  }
 }
 
 bool CuptiSession::records_kernels() const noexcept {
@@ -305,7 +296,7 @@ void CuptiSession::FlushUnfinished() noexcept {
 
 void CuptiSession::Stop() noexcept {
   if (!capturing_.exchange(false, std::memory_order_acq_rel)) return;
-  if (api_.ActivityDisable != nullptr) EnableKinds(false);
+  DisableKinds();
   if (GuestIsActive()) return;  // its records come through us
   if (api_.ActivityDisable != nullptr) Check(api_.ActivityDisable(CUPTI_ACTIVITY_KIND_DEVICE));
   SendGuestsAway();

@@ -49,15 +49,14 @@ class CuptiSession {
   // of it comes later.
   void FlushUnfinished() noexcept;
 
-  // Sets how much of the device's work is recorded; at kDetailLevelWindows, `now_ns` decides whether a window
-  // is open.
-  void SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept;
+  // Records no more of the device's work; callbacks stay. Never again: see core/governor.h.
+  void StopKinds() noexcept;
 
   // The program makes a CUDA graph. On its thread, inside a callback, before the graph is begun.
   static void OnGraph() noexcept;
   // A module was unloaded under a CUPTI that may give its kernels' names to those of later ones.
   static bool names_may_be_stale() noexcept;
-  // Now, at this level of detail.
+  // Now.
   bool records_kernels() const noexcept;
 
   // Time spent completing buffers.
@@ -112,7 +111,7 @@ class CuptiSession {
   bool Avoids(cupti::Precaution precaution) const noexcept { return (precautions_ & precaution) != 0; }
   bool StaysEnabled(CUpti_ActivityKind kind) const noexcept;
   bool Records(CUpti_ActivityKind kind) const noexcept;
-  void EnableKinds(bool enable) noexcept;
+  void DisableKinds() noexcept;
   bool Check(CUptiResult result) noexcept;
   void SetAttributes() noexcept;
   void EnableCallbacks() noexcept;
@@ -138,12 +137,10 @@ class CuptiSession {
   uint64_t half_second_bytes_ = 0;
   std::atomic<bool> kinds_enabled_{false};
   bool beside_others_ = false;  // CUPTI has several subscribers (many_subscribers.h)
-  uint64_t detail_since_ns_ = 0;
   // Since when another profiler has held CUPTI; 0: none. Probe's thread only, after Start.
   uint64_t other_since_ns_ = 0;
   uint64_t other_asked_ns_ = 0;
   uint64_t yielded_ns_ = 0;
-  wire::DetailLevel detail_ = wire::DetailLevel::kDetailLevelFull;
   bool attributes_set_ = false;
   bool devices_asked_ = false;
 };

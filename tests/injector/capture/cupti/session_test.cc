@@ -285,7 +285,7 @@ TEST_F(SessionTest, NothingIsFlushedBeforeTheDriverIsUpAndCuptiAskedForABuffer) 
 
 TEST_F(SessionTest, LessDetailNeverEndsCuptisSession) {
   StartVersion(130001);
-  session_->SetDetail(wire::DetailLevel::kDetailLevelCallbacks, 0);
+  session_->StopKinds();
   EXPECT_EQ(fake_.kinds, std::set<CUpti_ActivityKind>{CUPTI_ACTIVITY_KIND_DEVICE});
   session_->Flush(true);
   EXPECT_EQ(fake_.flushes, std::vector<uint32_t>{CUPTI_ACTIVITY_FLAG_FLUSH_FORCED});
@@ -296,7 +296,7 @@ TEST_F(SessionTest, LessDetailNeverEndsCuptisSession) {
 
 TEST_F(SessionTest, TheFirst130IsNeitherForcedToFlushNorAskedToStopRecordingKernels) {
   StartVersion(130000);
-  session_->SetDetail(wire::DetailLevel::kDetailLevelCallbacks, 0);
+  session_->StopKinds();
   EXPECT_EQ(fake_.kinds, (std::set<CUpti_ActivityKind>{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                                        CUPTI_ACTIVITY_KIND_DEVICE}));
   session_->Flush(true);
