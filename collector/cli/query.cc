@@ -7,15 +7,21 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "absl/strings/substitute.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/given_run.h"
+#include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
 #include "collector/cli/run_tables.h"
 #include "collector/cli/shared_options.h"
+#include "collector/tables/column_meanings.h"
 #include "collector/tables/csv_files.h"
 #include "collector/tables/database.h"
 #include "collector/tables/views.h"
@@ -26,10 +32,11 @@ namespace gpuprobe::cli {
 namespace {
 
 constexpr char kQuery[] = "query";
-constexpr char kSchema[] =
-    "SELECT m.type AS type, m.name AS name, group_concat(c.name, ', ') AS columns FROM sqlite_schema AS m, "
+constexpr char kTables[] =
+    "SELECT m.type AS type, m.name AS name, $0 AS columns FROM sqlite_schema AS m, "
     "pragma_table_info(m.name) AS c WHERE m.type IN ('table', 'view') GROUP BY m.type, m.name ORDER BY "
     "m.type, m.name";
+constexpr char kColumns[] = "SELECT name, type FROM pragma_table_info('$0')";
 
 using Row = std::vector<std::string>;
 
@@ -99,6 +106,94 @@ absl::Status PrintResult(tables::Database& database, const std::string& sql, con
   return status;
 }
 
+// How many columns each table has, or, for programs, which.
+std::string TablesSql(const std::string& format) {
+  return absl::Substitute(kTables, format == "table" ? "count(*)" : "group_concat(c.name, ', ')");
+}
+
+absl::Status PrintRows(const std::vector<Row>& rows, const std::string& format) {
+  if (format == "table") {
+    Print(TableText(rows));
+    return absl::OkStatus();
+  }
+  for (const Row& row : rows) {
+    tables::Database::Cells cells;
+    for (const std::string& cell : row) cells.push_back(cell.c_str());
+    if (format == "csv") {
+      Print(tables::CsvLine(row));
+    } else if (&row != &rows.front()) {
+      Print(JsonLine(rows.front(), cells));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> NamesIn(tables::Database& database, const std::string& sql) {
+  std::vector<std::string> names;
+  bool head = true;
+  database
+      .Query(sql,
+             [&](const tables::Database::Cells& cells) {
+               if (!std::exchange(head, false)) names.emplace_back(cells.front());
+             })
+      .IgnoreError();
+  return names;
+}
+
+std::vector<std::string> TableNames(tables::Database& database) {
+  return NamesIn(database, "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')");
+}
+
+absl::Status PrintColumns(tables::Database& database, const std::string& table, const std::string& format) {
+  const std::vector<std::string> tables = TableNames(database);
+  if (std::find(tables.begin(), tables.end(), table) == tables.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("no table ", table, DidYouMean(table, tables), "; --schema alone prints all of them"));
+  }
+  std::vector<Row> rows = {{"column", "type", "meaning"}};
+  bool head = true;
+  absl::Status status =
+      database.Query(absl::Substitute(kColumns, table), [&](const tables::Database::Cells& cells) {
+        if (std::exchange(head, false)) return;
+        rows.push_back({cells[0], cells[1], tables::MeaningOf(table, cells[0])});
+      });
+  return status.ok() ? PrintRows(rows, format) : status;
+}
+
+bool HasWord(const std::string& sql, const std::string& word) {
+  const auto continues = [&](size_t at) {
+    return at < sql.size() && (absl::ascii_isalnum(static_cast<unsigned char>(sql[at])) || sql[at] == '_');
+  };
+  const std::string lower = absl::AsciiStrToLower(sql);
+  for (size_t at = lower.find(word); at != std::string::npos; at = lower.find(word, at + 1)) {
+    if ((at == 0 || !continues(at - 1)) && !continues(at + word.size())) return true;
+  }
+  return false;
+}
+
+// What the statement gets wrong about tables that every run has, before anything is read. Which tables the
+// report has depends on the run.
+absl::Status CheckStatement(const std::string& sql) {
+  absl::StatusOr<std::unique_ptr<tables::Database>> empty = tables::Database::Create("");
+  if (!empty.ok()) return absl::OkStatus();
+  for (const tables::Table& table : KnownTables()) (*empty)->AddTable(table);
+  if (!(*empty)->Finish().ok()) return absl::OkStatus();
+  absl::Status status = (*empty)->Check(sql);
+  if (status.ok() || absl::StrContains(status.message(), "no such table")) return absl::OkStatus();
+  const absl::string_view column = absl::StripPrefix(status.message(), "no such column: ");
+  if (column.size() == status.message().size()) return status;
+  std::vector<std::string> columns;
+  std::string has;
+  for (const std::string& table : TableNames(**empty)) {
+    if (!HasWord(sql, table)) continue;
+    const std::vector<std::string> own = NamesIn(**empty, absl::Substitute(kColumns, table));
+    absl::StrAppend(&has, "; ", table, " has ", absl::StrJoin(own, ", "));
+    columns.insert(columns.end(), own.begin(), own.end());
+  }
+  const std::string name(column.substr(column.rfind('.') + 1));  // of "table.column", too
+  return absl::InvalidArgumentError(absl::StrCat(status.message(), DidYouMean(name, columns), has));
+}
+
 // The only argument is the statement, and the run is the newest one.
 bool LooksLikeSql(const std::string& text) {
   std::error_code error;
@@ -114,24 +209,36 @@ int QueryMain(const Arguments& arguments) {
   std::string given;
   std::string sql;
   std::string format = "table";
-  bool schema = false;
+  std::string table;
   StepMarkerOption marker;
   app.add_option("DIR", given, kGivenRun);
   auto* statement = app.add_option("SQL", sql, "one SELECT")->check(NotEmpty());
   app.add_option("--format", format, "table, csv or jsonl")->check(OneOf({"table", "csv", "jsonl"}));
-  app.add_flag("--schema", schema, "print the tables, views and their columns")->excludes(statement);
+  const auto* schema =
+      app.add_option("--schema", table, "print the tables and views, or what the columns of this one are")
+          ->type_name("[TABLE]")
+          ->expected(0, 1)
+          ->excludes(statement);
   marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
-  if (sql.empty() && !schema && LooksLikeSql(given)) std::swap(given, sql);
-  if (sql.empty() && !schema) return Fail(kQuery, "needs a SELECT, or --schema", kUsage);
+  const bool asks_schema = schema->count() > 0;
+  if (sql.empty() && !asks_schema && LooksLikeSql(given)) std::swap(given, sql);
+  if (sql.empty() && !asks_schema) return Fail(kQuery, "needs a SELECT, or --schema", kUsage);
+  if (!asks_schema) {
+    if (absl::Status s = CheckStatement(sql); !s.ok()) return Fail(kQuery, s, kFailed);
+  }
   const absl::StatusOr<GivenRun> run = GivenRun::Open(given);
   if (!run.ok()) return Fail(kQuery, run.status(), kFailed);
   const Progress progress({run->directory()});
   marker.TakeFrom(run->directory());
   absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create("");
   if (!database.ok()) return Fail(kQuery, database.status(), kFailed);
-  if (absl::Status s = FillTables(kQuery, *run, marker, **database); !s.ok()) return Fail(kQuery, s, kFailed);
-  const absl::Status status = PrintResult(**database, schema ? kSchema : sql, format);
+  const Rows rows = asks_schema ? Rows::kNone : Rows::kAll;
+  if (absl::Status s = FillTables(kQuery, *run, marker, **database, rows); !s.ok())
+    return Fail(kQuery, s, kFailed);
+  const absl::Status status = !asks_schema    ? PrintResult(**database, sql, format)
+                              : table.empty() ? PrintResult(**database, TablesSql(format), format)
+                                              : PrintColumns(**database, table, format);
   return status.ok() ? kDone : Fail(kQuery, status, kFailed);
 }
 

@@ -32,10 +32,10 @@ std::optional<store::Damage> ForEachFrame(const std::string& name, const store::
 
 // Reads the segments of one process, which share definitions and plans.
 absl::Status ReadLog(const char* command, const std::string& name, std::span<const store::Segment> segments,
-                     const EmitRow& emit) {
+                     const tables::PlacedWork* placed, const EmitRow& emit) {
   std::vector<std::unique_ptr<store::MappedFile>> files;
   std::vector<uint64_t> good_batches;
-  tables::RecordLines lines;
+  tables::RecordLines lines = placed == nullptr ? tables::RecordLines() : tables::RecordLines(placed);
   for (const store::Segment& segment : segments) {
     absl::StatusOr<std::unique_ptr<store::MappedFile>> file = store::MappedFile::Open(segment.path);
     if (!file.ok()) return file.status();
@@ -84,7 +84,7 @@ uint64_t DetailSinceNs(const store::RunFiles& run) {
 }  // namespace
 
 absl::Status ForEachRecordRow(const char* command, const GivenRun& run, const std::function<bool()>& go_on,
-                              const EmitRow& emit) {
+                              const EmitRow& emit, const tables::PlacedWork* placed) {
   const absl::StatusOr<store::RunFiles> files = store::ListRun(run.directory());
   if (!files.ok()) return files.status();
   if (files->FirstGeneration() > 1) {
@@ -99,7 +99,7 @@ absl::Status ForEachRecordRow(const char* command, const GivenRun& run, const st
   for (size_t at = 0; at < segments.size() && go_on();) {
     size_t end = at + 1;
     while (end < segments.size() && segments[end].log == segments[at].log) ++end;
-    if (absl::Status s = ReadLog(command, run.name(), segments.subspan(at, end - at), emit); !s.ok())
+    if (absl::Status s = ReadLog(command, run.name(), segments.subspan(at, end - at), placed, emit); !s.ok())
       return s;
     at = end;
   }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "collector/cli/given_run.h"
+#include "collector/tables/placed_work.h"
 
 namespace gpuprobe::cli {
 
@@ -14,6 +15,6 @@ using EmitRow = std::function<void(const std::string& row)>;  // without end of 
 // Reads the logs while `go_on()`. Prints on stderr, under the name `command`, which logs are damaged and when
 // the records begin.
 absl::Status ForEachRecordRow(const char* command, const GivenRun& run, const std::function<bool()>& go_on,
-                              const EmitRow& emit);
+                              const EmitRow& emit, const tables::PlacedWork* placed = nullptr);
 
 }  // namespace gpuprobe::cli

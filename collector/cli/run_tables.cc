@@ -71,26 +71,36 @@ void ForEachReportRow(const ReplayedRun& run, const EmitRow& emit) {
   tables::ReportRows(render::JsonReport(analysis::BuildReport(run.job, input)), emit);
 }
 
-template <typename Target>
-absl::Status FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
-                        Target& target) {
-  // The report first: it reports damage, and fails if the path is not a run directory.
-  auto run = std::make_unique<ReplayedRun>();
-  if (absl::Status s = ReplayWithSteps(command, given, marker, *run); !s.ok()) return s;
+std::vector<tables::Table> KnownTables() {
   std::vector<tables::Table> known = tables::RecordTables();
   tables::Widen(tables::StepRow({}, {}), known);
+  return known;
+}
+
+template <typename Target>
+absl::Status FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
+                        Target& target, Rows rows) {
+  // The report first: it reports damage, and fails if the path is not a run directory.
+  auto run = std::make_unique<ReplayedRun>();
+  run->job.KeepPlaced();
+  if (absl::Status s = ReplayWithSteps(command, given, marker, *run); !s.ok()) return s;
+  std::vector<tables::Table> known = KnownTables();
   ForEachReportRow(*run, [&](const std::string& row) { tables::Widen(row, known); });
   for (const tables::Table& table : known) target.AddTable(table);
+  if (rows == Rows::kNone) return target.Finish();
   ForEachReportRow(*run, [&](const std::string& row) { target.Insert(row); });
+  const tables::PlacedWork placed(run->job);
   run.reset();
   if (absl::Status s = ForEachRecordRow(
-          command, given, [] { return true; }, [&](const std::string& row) { target.Insert(row); });
+          command, given, [] { return true; }, [&](const std::string& row) { target.Insert(row); }, &placed);
       !s.ok())
     return s;
   return target.Finish();
 }
 
-template absl::Status FillTables(const char*, const GivenRun&, const StepMarkerOption&, tables::Database&);
-template absl::Status FillTables(const char*, const GivenRun&, const StepMarkerOption&, tables::CsvFiles&);
+template absl::Status FillTables(const char*, const GivenRun&, const StepMarkerOption&, tables::Database&,
+                                 Rows);
+template absl::Status FillTables(const char*, const GivenRun&, const StepMarkerOption&, tables::CsvFiles&,
+                                 Rows);
 
 }  // namespace gpuprobe::cli

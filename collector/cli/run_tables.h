@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "collector/cli/record_rows.h"
 #include "collector/cli/shared_options.h"
 #include "collector/recording/recorder.h"
+#include "collector/tables/table_schema.h"
 #include "collector/timeline/step_log.h"
 
 namespace gpuprobe::cli {
@@ -26,9 +28,13 @@ void PrintStepTimings(const ReplayedRun& run);
 // Rows of all tables but those of records, which ForEachRecordRow gives: `step`, `report`, `report_*`.
 void ForEachReportRow(const ReplayedRun& run, const EmitRow& emit);
 
+// The tables of records and steps, which every run has.
+std::vector<tables::Table> KnownTables();
+
+enum class Rows { kAll, kNone };
 // Puts all tables into `Target`, a Database or CsvFiles.
 template <typename Target>
 absl::Status FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
-                        Target& target);
+                        Target& target, Rows rows = Rows::kAll);
 
 }  // namespace gpuprobe::cli

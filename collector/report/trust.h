@@ -168,16 +168,15 @@ struct Trust {
            "objects: calls of them are not seen");
     fields("other_unknown_functions", &T::other_unknown_functions,
            "how many further ones there are at least, whose names are not kept, on the process with most");
-    fields.Group("detail", "how much was recorded, to hold `GPUPROBE_OVERHEAD_BUDGET`",
-                 [](auto& group) {
-                   group("level", &T::detail_level,
-                         "at the end, on the process with least: `full`; `graphs`: CUDA graphs as a whole; "
-                         "`ended`: recording had ended, and what was left out was counted; `off`: not even "
-                         "that");
-                   group("reductions", &T::detail_reductions, "how often less was recorded from then on");
-                   group("reduced_ns", &T::reduced_ns,
-                         "since when, before the end, on the process where that was longest");
-                 });
+    fields.Group("detail", "how much was recorded, to hold `GPUPROBE_OVERHEAD_BUDGET`", [](auto& group) {
+      group("level", &T::detail_level,
+            "at the end, on the process with least: `full`; `graphs`: CUDA graphs as a whole; "
+            "`ended`: recording had ended, and what was left out was counted; `off`: not even "
+            "that");
+      group("reductions", &T::detail_reductions, "how often less was recorded from then on");
+      group("reduced_ns", &T::reduced_ns,
+            "since when, before the end, on the process where that was longest");
+    });
     fields.Group("yielded", "processes in which another profiler had CUPTI before the probe and then left",
                  [](auto& group) {
                    group("times", &T::yields, "how often");

@@ -153,16 +153,26 @@ absl::Status Database::Finish() {
   return status_;
 }
 
-absl::Status Database::Query(const std::string& sql, const std::function<void(const Cells& cells)>& row) {
-  sqlite3_exec(handle_, "PRAGMA query_only = ON", nullptr, nullptr, nullptr);
+absl::StatusOr<Database::Statement> Database::PrepareOne(const std::string& sql) const {
   sqlite3_stmt* statement = nullptr;
   const char* rest = nullptr;
-  const auto trouble = [&] { return absl::InvalidArgumentError(sqlite3_errmsg(handle_)); };
-  if (sqlite3_prepare_v2(handle_, sql.c_str(), -1, &statement, &rest) != SQLITE_OK) return trouble();
-  const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> owned(statement, sqlite3_finalize);
+  if (sqlite3_prepare_v2(handle_, sql.c_str(), -1, &statement, &rest) != SQLITE_OK)
+    return absl::InvalidArgumentError(sqlite3_errmsg(handle_));
+  Statement owned(statement, sqlite3_finalize);
   if (statement == nullptr) return absl::InvalidArgumentError("an empty statement");
   if (std::string_view(rest).find_first_not_of(" \t\r\n;") != std::string_view::npos)
     return absl::InvalidArgumentError("one statement at a time");
+  if (sqlite3_stmt_readonly(statement) == 0)
+    return absl::InvalidArgumentError("only SELECT: a run is not changed");
+  return owned;
+}
+
+absl::Status Database::Check(const std::string& sql) const { return PrepareOne(sql).status(); }
+
+absl::Status Database::Query(const std::string& sql, const std::function<void(const Cells& cells)>& row) {
+  absl::StatusOr<Statement> prepared = PrepareOne(sql);
+  if (!prepared.ok()) return prepared.status();
+  sqlite3_stmt* const statement = prepared->get();
   const int columns = sqlite3_column_count(statement);
   Cells cells(static_cast<size_t>(columns));
   for (int i = 0; i < columns; ++i) cells[static_cast<size_t>(i)] = sqlite3_column_name(statement, i);
@@ -170,7 +180,7 @@ absl::Status Database::Query(const std::string& sql, const std::function<void(co
   while (true) {
     const int step = sqlite3_step(statement);
     if (step == SQLITE_DONE) return absl::OkStatus();
-    if (step != SQLITE_ROW) return trouble();
+    if (step != SQLITE_ROW) return absl::InvalidArgumentError(sqlite3_errmsg(handle_));
     for (int i = 0; i < columns; ++i)
       cells[static_cast<size_t>(i)] = reinterpret_cast<const char*>(sqlite3_column_text(statement, i));
     row(cells);

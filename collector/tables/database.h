@@ -35,6 +35,8 @@ class Database {
   // Makes the views and indexes, and ends the transaction.
   absl::Status Finish();
 
+  // Whether the statement fits the tables and views; nothing is read. InvalidArgument says what is wrong.
+  absl::Status Check(const std::string& sql) const;
   // Calls `row` for the names of the result's columns and for each of its rows; nullptr is NULL. The
   // statement must not change anything. InvalidArgument says what is wrong with it.
   using Cells = std::vector<const char*>;
@@ -50,6 +52,8 @@ class Database {
   void Prepare(Target& target);
   void Bind(sqlite3_stmt* statement, int at, std::string_view value) const;
   absl::Status Trouble() const;
+  using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
+  absl::StatusOr<Statement> PrepareOne(const std::string& sql) const;
 
   sqlite3* handle_;
   std::map<std::string, Target, std::less<>> targets_;

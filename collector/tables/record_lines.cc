@@ -5,9 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/steps/step_report.h"
+#include "collector/analysis/work/kernel_class.h"
 #include "collector/records/python_files.h"
 #include "collector/records/rows.h"
 #include "collector/records/system_calls.h"
+#include "collector/report/words.h"
+#include "collector/tables/row_text.h"
 #include "gpuprobe/v1/wire_lines.h"
 #include "nlohmann/json.hpp"
 
@@ -110,6 +114,31 @@ void RecordLines::FindNames(uint32_t device, uint32_t context, uint32_t stream, 
     fields.device_name = {definitions_.String(name)};
   if (const uint32_t name = definitions_.NameOfStream(context, stream); name != 0)
     fields.stream_name = {definitions_.String(name)};
+}
+
+void RecordLines::LearnHello(const v1::Hello& hello) {
+  identity_ = hello.identity();
+  if (placed_ != nullptr) process_work_ = placed_->Of(hello);
+}
+
+std::string RecordLines::InTable(std::string line, uint64_t start_ns, uint64_t end_ns) const {
+  if (!for_tables_ || process_work_ == nullptr) return line;
+  const std::optional<PlacedWork::Place> place = process_work_->Find(start_ns, end_ns);
+  if (!place.has_value()) return line;
+  line.pop_back();
+  absl::StrAppend(&line, ",\"step\":", place->step, ",\"phase\":\"", report::Word(place->phase), "\"}");
+  return line;
+}
+
+const RecordLines::KernelNames& RecordLines::NamesOf(uint32_t name_id) {
+  const auto [found, is_new] = kernel_names_.try_emplace(name_id);
+  if (!is_new) return found->second;
+  const std::string quoted = definitions_.String(name_id);
+  const std::string readable = analysis::Demangle(TextOf(quoted));
+  found->second = {.name = Quoted(readable),
+                   .symbol = quoted,
+                   .kernel_class = Quoted(report::Word(analysis::KernelClassOf(readable)))};
+  return found->second;
 }
 
 void RecordLines::LearnKernel(const model::KernelRecord& kernel) {
@@ -226,7 +255,16 @@ void RecordLines::WriteDeviceRecords(const v1::Batch& batch, const Emit& emit) {
     line.grid = Triple(site.grid_x(), site.grid_y(), site.grid_z());
     line.block = Triple(site.block_x(), site.block_y(), site.block_z());
     FindNames(site.device(), site.context(), site.stream(), line);
-    emit(LineFor<model::KernelRecord>(line));
+    if (for_tables_) {
+      const KernelNames& names = NamesOf(site.name());
+      line.name = {names.name};
+      std::string row = LineFor<model::KernelRecord>(line);
+      row.pop_back();
+      absl::StrAppend(&row, ",\"class\":", names.kernel_class, ",\"symbol\":", names.symbol, "}");
+      emit(InTable(std::move(row), r.start_ns, r.end_ns));
+    } else {
+      emit(LineFor<model::KernelRecord>(line));
+    }
     if (known != nullptr && Unexplained(r, *known)) emit(UnexplainedLine(r, *known));
   }).IgnoreError();
   WriteOnDevice<model::CopyRecord>(batch, emit);
@@ -239,7 +277,7 @@ void RecordLines::WriteOnDevice(const v1::Batch& batch, const Emit& emit) const 
   model::ForEachRow<Record>(batch, [&](const Record& r) {
     OnDevice<Record> line{r};
     FindNames(r.device, r.context, r.stream, line);
-    emit(LineFor<Record>(line));
+    emit(InTable(LineFor<Record>(line), r.start_ns, r.end_ns));
   }).IgnoreError();
 }
 
@@ -356,7 +394,7 @@ std::string RecordLines::UnexplainedLine(const model::KernelRecord& kernel, cons
   line.Word("comm", "unknown");
   line.Put("plan", 0);
   line.Put("source", v1::CALL_SOURCE_KERNEL_NAME);
-  return std::move(line).End();
+  return InTable(std::move(line).End(), kernel.start_ns, kernel.end_ns);
 }
 
 const v1::Communicator& RecordLines::CommunicatorOf(uint32_t id) const {
@@ -405,7 +443,9 @@ void RecordLines::WriteCollectives(const v1::Batch& batch, const Emit& emit) {
     const auto replays = replays_.find(r.plan);
     if (replays != replays_.end()) return WriteReplays(r, replays->second, emit);
     const auto plan = r.plan == 0 ? plans_.end() : plans_.find(r.plan);
-    emit(LineFor<model::CollectiveRecord>(LineOfCall(r, plan == plans_.end() ? nullptr : &plan->second)));
+    const PlanWork* work = plan == plans_.end() ? nullptr : &plan->second;
+    std::string line = LineFor<model::CollectiveRecord>(LineOfCall(r, work));
+    emit(work == nullptr ? line : InTable(std::move(line), work->start_ns, work->end_ns));
   }).IgnoreError();
 }
 
@@ -426,7 +466,7 @@ void RecordLines::WriteReplays(const model::CollectiveRecord& call, const Replay
     CollectiveLine line = LineOfCall(call, work);
     line.issue_ns = launch == launch_ns_.end() ? 0 : launch->second;
     line.replay = ++number;
-    emit(LineFor<model::CollectiveRecord>(line));
+    emit(InTable(LineFor<model::CollectiveRecord>(line), work->start_ns, work->end_ns));
   }
 }
 

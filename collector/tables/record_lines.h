@@ -27,6 +27,7 @@
 #include "collector/records/call_table.h"
 #include "collector/records/definitions.h"
 #include "collector/records/rows.h"
+#include "collector/tables/placed_work.h"
 #include "collector/tables/record_line.h"
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -37,7 +38,13 @@ class RecordLines {
  public:
   using Emit = std::function<void(const std::string& line)>;  // without newline
 
-  void LearnHello(const v1::Hello& hello) { identity_ = hello.identity(); }
+  // For lines as they were recorded.
+  RecordLines() = default;
+  // For tables: kernels have readable names, their class, and what recorded them as `symbol`, and work on the
+  // device has its step and phase. `placed` outlives this.
+  explicit RecordLines(const PlacedWork* placed) : for_tables_(true), placed_(placed) {}
+
+  void LearnHello(const v1::Hello& hello);
   absl::Status Learn(const v1::Batch& batch);
   // Batches in the same order as they were learned.
   absl::Status Write(const v1::Batch& batch, const Emit& emit);
@@ -66,6 +73,14 @@ class RecordLines {
   // The names that the program gave to the device and the stream, if any.
   template <typename Fields>
   void FindNames(uint32_t device, uint32_t context, uint32_t stream, Fields& fields) const;
+  // The line, with the columns that tables have besides.
+  std::string InTable(std::string line, uint64_t start_ns, uint64_t end_ns) const;
+  struct KernelNames {
+    std::string name;  // all are quoted
+    std::string symbol;
+    std::string kernel_class;
+  };
+  const KernelNames& NamesOf(uint32_t name_id);
   // Records of one kind, of work on the device; whose fields are all that their lines have.
   template <typename Record>
   void WriteOnDevice(const v1::Batch& batch, const Emit& emit) const;
@@ -87,6 +102,10 @@ class RecordLines {
   const v1::Communicator& CommunicatorOf(uint32_t id) const;
   CollectiveLine LineOfCall(const model::CollectiveRecord& call, const PlanWork* work);
 
+  bool for_tables_ = false;
+  const PlacedWork* placed_ = nullptr;
+  const PlacedWork::Process* process_work_ = nullptr;
+  absl::flat_hash_map<uint32_t, KernelNames> kernel_names_;
   v1::Identity identity_;
   model::Definitions definitions_{Quoted};
   absl::flat_hash_map<uint64_t, std::string> fields_;  // members of an object, by range

@@ -118,13 +118,19 @@ void Widen(std::string_view row, std::vector<Table>& tables) {
 
 std::vector<Table> RecordTables() {
   std::vector<Table> tables;
-  RecordLines lines;
+  RecordLines lines(nullptr);
   v1::Hello hello;
   hello.mutable_identity()->set_rank(0);
   lines.LearnHello(hello);
   const v1::Batch batch = FullBatch();
   lines.Learn(batch).IgnoreError();
   lines.Write(batch, [&](const std::string& row) { Widen(row, tables); }).IgnoreError();
+  for (Table& table : tables) {
+    static constexpr std::string_view kWorks[] = {"kernel", "memcpy", "memset", "graph_run", "collective"};
+    if (std::find(std::begin(kWorks), std::end(kWorks), table.name) == std::end(kWorks)) continue;
+    table.columns.push_back({.name = "step", .type = ValueType::kInteger});
+    table.columns.push_back({.name = "phase", .type = ValueType::kText});
+  }
   return tables;
 }
 

@@ -5,9 +5,12 @@ namespace gpuprobe::tables {
 std::span<const View> Views() {
   static constexpr View kViews[] = {
       {"kernel_totals", "which kernels take the time",
-       "SELECT name, count(*) AS calls, sum(end_ns - start_ns) AS total_ns, avg(end_ns - start_ns) AS "
-       "mean_ns, "
-       "min(end_ns - start_ns) AS min_ns, max(end_ns - start_ns) AS max_ns FROM kernel GROUP BY name"},
+       "SELECT name, class, count(*) AS calls, sum(end_ns - start_ns) AS total_ns, avg(end_ns - start_ns) "
+       "AS mean_ns, min(end_ns - start_ns) AS min_ns, max(end_ns - start_ns) AS max_ns FROM kernel GROUP BY "
+       "name, class"},
+      {"kernel_time", "what kind of work takes the time, in which phase of a step",
+       "SELECT rank, class, phase, count(*) AS calls, sum(end_ns - start_ns) AS total_ns FROM kernel GROUP "
+       "BY rank, class, phase"},
       {"kernel_by_rank", "which rank runs a kernel slower than the others",
        "SELECT name, rank, count(*) AS calls, sum(end_ns - start_ns) AS total_ns, avg(end_ns - start_ns) AS "
        "mean_ns "
@@ -19,6 +22,18 @@ std::span<const View> Views() {
        "SELECT comm, seq, replay, op, bytes, count(*) AS ranks, min(end_ns - start_ns) AS transfer_ns, "
        "max(end_ns - start_ns) - min(end_ns - start_ns) AS longest_wait_ns FROM collective "
        "WHERE start_ns IS NOT NULL AND comm <> 'unknown' GROUP BY comm, seq, replay, op, bytes"},
+      {"collective_waits", "who waited in each collective, and for whom: one row for each call and rank",
+       "SELECT rank, step, comm, seq, replay, op, bytes, start_ns, end_ns, duration_ns - least_ns AS "
+       "waited_ns, CASE WHEN duration_ns = least_ns THEN 1.0 * (all_ns - ranks * least_ns) / (ranks - "
+       "last_ranks) / last_ranks END AS caused_wait_ns FROM (SELECT *, sum(duration_ns = least_ns) OVER "
+       "call AS last_ranks FROM (SELECT rank, step, comm, seq, replay, op, bytes, start_ns, end_ns, end_ns "
+       "- start_ns AS duration_ns, min(end_ns - start_ns) OVER call AS least_ns, sum(end_ns - start_ns) "
+       "OVER call AS all_ns, count(*) OVER call AS ranks FROM collective WHERE start_ns IS NOT NULL AND "
+       "comm <> 'unknown' AND op NOT IN ('Send', 'Recv') WINDOW call AS (PARTITION BY comm, seq, replay)) "
+       "WINDOW call AS (PARTITION BY comm, seq, replay))"},
+      {"step_waits", "who was late in which step: how long each rank waited, and made each other rank wait",
+       "SELECT step, rank, sum(waited_ns) AS waited_ns, coalesce(sum(caused_wait_ns), 0) AS caused_wait_ns "
+       "FROM collective_waits WHERE step IS NOT NULL GROUP BY step, rank"},
       {"copy_totals", "how much is copied, in which direction, how fast",
        "SELECT rank, direction, count(*) AS copies, sum(bytes) AS bytes, sum(end_ns - start_ns) AS total_ns, "
        "1.0 * sum(bytes) / nullif(sum(end_ns - start_ns), 0) AS gbytes_per_s FROM memcpy GROUP BY rank, "

@@ -1,8 +1,8 @@
 // Enforces the overhead budget: compares the probe's cost with its budget and says how much is recorded.
 //
 // The cost is the time of our code on the application's threads and in CUPTI's buffer completion, and the
-// least that CUPTI is estimated to add to launches (proto/cupti_cost.h), over wall time. kPatience windows in a
-// row over the budget drop one level: first recording ends, as at GPUPROBE_STOP_AFTER_S
+// least that CUPTI is estimated to add to launches (proto/cupti_cost.h), over wall time. kPatience windows in
+// a row over the budget drop one level: first recording ends, as at GPUPROBE_STOP_AFTER_S
 // (kDetailLevelCallbacks), and if what is left costs too much as well, everything does (kDetailLevelOff).
 // Nothing is given back: on real GPUs, kinds that are switched on again lose records, and those that are
 // switched off keep most of their cost (docs/real-hardware.md). Thread: the probe's own. Allocation: none.

@@ -21,6 +21,18 @@ def flat(value):
     return json.dumps(value, separators=(",", ":")) if isinstance(value, (list, dict)) else value
 
 
+WORK = ("kernel", "memcpy", "memset", "graph_run", "collective")
+IN_TABLES_ONLY = {"step", "phase", "class", "symbol"}
+
+
+def as_exported(kind, row):
+    """A table's row without what only tables have."""
+    row = dict(row)
+    if kind == "kernel":
+        row["name"] = row["symbol"]
+    return {key: value for key, value in row.items() if kind not in WORK or key not in IN_TABLES_ONLY}
+
+
 class Tables(harness.EndToEndTest):
 
     def simulate(self, scenario="healthy-nvtx", *arguments, ranks=4):
@@ -53,7 +65,7 @@ class Tables(harness.EndToEndTest):
         self.assertLessEqual({"kernel", "memcpy", "collective", "launch", "range", "alloc"}, rows.keys())
         for kind, exported in rows.items():
             with self.subTest(kind=kind):
-                stored = Counter(tuple((key, value) for key, value in sorted(dict(row).items()) if value is not None)
+                stored = Counter(tuple((key, value) for key, value in sorted(as_exported(kind, row).items()) if value is not None)
                                  for row in database.execute(f'SELECT * FROM "{kind}"'))
                 self.assertEqual(stored, Counter(tuple(sorted((key, flat(value)) for key, value in row.items())) for row in exported))
 
@@ -63,7 +75,7 @@ class Tables(harness.EndToEndTest):
         self.run_well([GPUPROBE, "export", run, "--format", "csv", "--out", folder])
         for kind, exported in self.rows_by_kind(run).items():
             with open(os.path.join(folder, kind + ".csv"), newline="", encoding="utf-8") as file:
-                stored = Counter(tuple(sorted((key, value) for key, value in row.items() if value)) for row in csv.DictReader(file))
+                stored = Counter(tuple(sorted((key, value) for key, value in as_exported(kind, row).items() if value)) for row in csv.DictReader(file))
             expected = Counter(tuple(sorted((key, "true" if value is True else str(flat(value))) for key, value in row.items() if value not in ("", None)))
                                for row in exported)
             self.assertEqual(stored, expected, kind)
@@ -91,6 +103,62 @@ class Tables(harness.EndToEndTest):
         self.assertEqual([row[0] for row in counted], [rank["steps"]["count"] for rank in report["ranks"]])
         mean = database.execute("SELECT avg(total_ns) FROM step WHERE NOT warmup").fetchone()[0]
         self.assertAlmostEqual(mean, report["steps"]["time_ns"]["mean"], delta=1)
+
+    def test_work_has_the_step_and_phase_that_the_report_counts_it_to(self):
+        """What ran in a step, by its rows, is what the step's row says: how many operations, until when, and for how long."""
+        for scenario, options in (("healthy-nvtx", ()), ("healthy", ()), ("healthy", ("--graph",)), ("straggler-kernels", ("--slow-rank", "2"))):
+            with self.subTest(scenario=scenario, options=options):
+                database = self.database(self.simulate(scenario, *options))
+                tables = " UNION ALL ".join(f"SELECT rank, step, phase, start_ns, end_ns FROM {table}" for table in ("kernel", "memcpy", "memset"))
+                work = defaultdict(list)
+                for row in database.execute(f"SELECT * FROM ({tables}) WHERE step IS NOT NULL"):
+                    work[row["rank"], row["step"]].append(row)
+                steps = database.execute("SELECT * FROM step").fetchall()
+                self.assertEqual(set(work), {(step["rank"], step["step"]) for step in steps})
+                for step in steps:
+                    of_step = work[step["rank"], step["step"]]
+                    self.assertEqual(len(of_step), step["operations"])
+                    self.assertEqual(max(row["end_ns"] for row in of_step), step["end_ns"])
+                    busy, until = 0, 0
+                    for row in sorted(of_step, key=lambda row: row["start_ns"]):
+                        busy += max(0, row["end_ns"] - max(row["start_ns"], until))
+                        until = max(until, row["end_ns"])
+                    self.assertAlmostEqual(busy, step["compute_ns"] + step["exposed_comm_ns"] + step["copy_ns"], delta=step["total_ns"] * 0.01)
+                phases = {row["phase"] for rows in work.values() for row in rows}
+                self.assertLessEqual({"forward", "backward", "optimizer"}, phases)
+                self.assertLessEqual({"gemm", "attention", "collective"}, {row[0] for row in database.execute("SELECT DISTINCT class FROM kernel")})
+
+    def test_waits_of_steps_are_the_reports(self):
+        run = self.simulate("straggler-kernels", "--slow-rank", "2")
+        database = self.database(run)
+        means = dict(database.execute("SELECT rank, avg(caused_wait_ns) FROM step_waits JOIN step USING (rank, step) WHERE NOT warmup GROUP BY rank").fetchall())
+        report = self.report(run)
+        for rank in report["ranks"]:
+            said = rank["wait"]["caused_per_step_ns"]
+            self.assertAlmostEqual(means[rank["rank"]], said, delta=max(0.01 * said, 1000), msg=rank["rank"])
+        self.assertEqual(max(means, key=means.get), 2)
+
+    def test_a_wrong_column_is_said_before_anything_is_read(self):
+        finished = self.run_program([GPUPROBE, "query", "nowhere", "SELECT k.late_ns FROM kernel AS k"])
+        self.assertEqual(finished.returncode, 1)
+        self.assertRegex(finished.stderr.decode(), r"no such column: k\.late_ns; kernel has rank, pid, device")
+        finished = self.run_program([GPUPROBE, "query", "nowhere", "SELECT start_n FROM kernel"])
+        self.assertIn("no such column: start_n; did you mean start_ns?", finished.stderr.decode())
+        finished = self.run_program([GPUPROBE, "query", "nowhere", "SELECT start_ns FROM kernel"])
+        self.assertIn("nowhere", finished.stderr.decode())
+
+    def test_every_column_has_a_meaning(self):
+        run = self.simulate()
+        said = self.run_well([GPUPROBE, "query", run, "--schema", "--format", "jsonl"]).stdout.decode().splitlines()
+        for table in map(json.loads, said):
+            columns = [json.loads(line) for line in
+                       self.run_well([GPUPROBE, "query", run, "--schema", table["name"], "--format", "jsonl"]).stdout.decode().splitlines()]
+            self.assertEqual([column["column"] for column in columns], table["columns"].split(", "))
+            if table["type"] == "table":
+                self.assertEqual([column["column"] for column in columns if not column["meaning"] or not column["type"]], [], table["name"])
+        finished = self.run_program([GPUPROBE, "query", run, "--schema", "kernels"])
+        self.assertEqual(finished.returncode, 1)
+        self.assertIn("no table kernels; did you mean kernel?", finished.stderr.decode())
 
     def test_tables_exist_even_without_rows(self):
         """A query that works for one run works for every run."""
@@ -189,7 +257,7 @@ class Refusals(harness.EndToEndTest):
         self.refused("query", run, says="needs a SELECT", code=2)
         self.refused("query", run, "SELECT a FROM nowhere", says="no such table: nowhere", code=1)
         self.refused("query", run, "SELECT 1; SELECT 2", says="one statement at a time", code=1)
-        self.refused("query", run, "DELETE FROM kernel", says="readonly", code=1)
+        self.refused("query", run, "DELETE FROM kernel", says="only SELECT", code=1)
         self.refused("export", run, "--format", "sqlite", says="needs --out", code=2)
         self.refused("export", run, "--format", "jsonl", "--out", "x", says="is printed", code=2)
         self.refused("export", self.cwd, "--format", "sqlite", "--out", self.path("a.sqlite"), says="not a run directory", code=1)

@@ -242,8 +242,9 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                      "launches say. Other names may be wrong, too, so no rank is compared by them"));
   }
   if (t.detail_reductions > 0) {
-    why.push_back(absl::StrFormat("recording ended %.1f s before the end, to stay within GPUPROBE_OVERHEAD_BUDGET",
-                                  static_cast<double>(t.reduced_ns) / 1e9));
+    why.push_back(
+        absl::StrFormat("recording ended %.1f s before the end, to stay within GPUPROBE_OVERHEAD_BUDGET",
+                        static_cast<double>(t.reduced_ns) / 1e9));
   }
   if (t.device_records_late * thresholds::kLateRecordsOneIn > t.records) {
     why.push_back(absl::StrCat(
@@ -309,9 +310,9 @@ void CostlyCapture(const Report& report, std::vector<Finding>& out) {
        .evidence = absl::StrFormat("Our code takes %.2g %% of the time, CUPTI an estimated %.2g to %.2g %% "
                                    "(%s launches of kernels, 1 to 3 us each, based on H100 figures).",
                                    own * 100, least * 100, most * 100, Count(cost.launches)),
-       .advice =
-           "GPUPROBE_OVERHEAD_BUDGET=5 ends recording if it costs more for 3 s; GPUPROBE_KINDS=nccl,nvtx,memory "
-           "records no kernels. CUDA graphs reduce the number of launches."});
+       .advice = "GPUPROBE_OVERHEAD_BUDGET=5 ends recording if it costs more for 3 s; "
+                 "GPUPROBE_KINDS=nccl,nvtx,memory "
+                 "records no kernels. CUDA graphs reduce the number of launches."});
 }
 
 // Nothing is switched while the program runs: CUPTI 13.0 ends a program that launches a graph whole which it

@@ -58,6 +58,7 @@ void JobModel::BeginAgain() {
 void JobModel::Clear() {
   JobModel empty;
   empty.step_marker_ = step_marker_;
+  empty.keeps_placed_ = keeps_placed_;
   empty.known_steps_ = std::move(known_steps_);
   empty.known_warmup_ = known_warmup_;
   *this = std::move(empty);
@@ -88,6 +89,7 @@ ProcessModel& JobModel::AddProcess(const v1::Hello& hello) {
   };
   processes_.push_back(std::make_unique<ProcessModel>(hello, std::move(events)));
   processes_.back()->SetStepMarker(step_marker_);
+  if (keeps_placed_) processes_.back()->KeepPlaced();
   if (const auto known = known_steps_.find(KeyOf(hello)); known != known_steps_.end())
     processes_.back()->KnowSteps(known->second);
   if (known_warmup_.has_value()) processes_.back()->KnowWarmup(*known_warmup_);

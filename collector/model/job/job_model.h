@@ -30,10 +30,16 @@ namespace gpuprobe::model {
 
 class JobModel {
  public:
+  // Host, process id, start and program image: what tells a job's processes apart.
+  using ProcessKey = std::tuple<std::string, uint32_t, uint64_t, uint64_t>;
+  static ProcessKey KeyOf(const v1::Hello& hello);
+
   JobModel();
   // Applies to every process that joins from now on.
   void SetStepMarker(const StepMarker& marker) { step_marker_ = marker; }
   const StepMarker& step_marker() const { return step_marker_; }
+  // See StepTracker::KeepPlaced; for every process that joins from now on.
+  void KeepPlaced() { keeps_placed_ = true; }
   // A process said hello. Returns its model: the same pid and start time on the same host is the same
   // process, unless it runs another program image by now (Hello.instance).
   ProcessModel& Join(const v1::Hello& hello);
@@ -75,9 +81,6 @@ class JobModel {
 
  private:
   static constexpr uint32_t kMaxNames = 65536;
-  // Host, process id, start and program image.
-  using ProcessKey = std::tuple<std::string, uint32_t, uint64_t, uint64_t>;
-  static ProcessKey KeyOf(const v1::Hello& hello);
   bool StepsWereRevised() const;
   // The longest warm-up of a rank, if others have a shorter one: they waited for it in these steps. Not
   // where that would leave few steps of some rank.
@@ -96,6 +99,7 @@ class JobModel {
   Members members_;
   std::vector<std::vector<uint32_t>> members_of_;  // by process, then by place
   StepMarker step_marker_;
+  bool keeps_placed_ = false;
   std::map<ProcessKey, DeviceSteps::Definitions> known_steps_;  // by an earlier replay
   std::optional<uint64_t> known_warmup_;
   CallMatcher calls_;

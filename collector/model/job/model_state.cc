@@ -23,8 +23,8 @@ template <typename Archive>
 void JobModel::Visit(Archive& archive, absl::FunctionRef<void()> after_process) {
   // Rebuilt: the settings, what replays learned, and what the functions below visit.
   archive.Members(this,
-                  Rebuilt(step_marker_, known_steps_, known_warmup_, processes_, members_, members_of_,
-                          calls_, name_ids_, state_bytes_),
+                  Rebuilt(step_marker_, keeps_placed_, known_steps_, known_warmup_, processes_, members_,
+                          members_of_, calls_, name_ids_, state_bytes_),
                   issued_, names_, comparison_, verdicts_);
   VisitProcesses(archive, after_process);
   VisitMembers(archive);

@@ -19,6 +19,7 @@ DeviceSteps::Device& DeviceSteps::AddDevice() {
   device.operations.SetMarker(marker_);
   if (warmup_.has_value()) device.steps.KnowWarmup(*warmup_);
   if (some_) device.steps.RecordsSome();
+  if (keeps_placed_) device.steps.KeepPlaced();
   if (lossy_) device.steps.NoteLoss(false);
   return device;
 }
@@ -40,6 +41,11 @@ DeviceSteps::Definitions DeviceSteps::Learned() const {
       learned[*device->ordinal] = *device->steps.learned();
   }
   return learned;
+}
+
+void DeviceSteps::KeepPlaced() {
+  keeps_placed_ = true;
+  ForEach([](StepTracker& s) { s.KeepPlaced(); });
 }
 
 void DeviceSteps::SetMarker(const StepMarker& marker) {

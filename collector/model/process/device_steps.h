@@ -73,6 +73,8 @@ class DeviceSteps {
   void SetMarker(const StepMarker& marker);
   // The step definitions that an earlier replay of the process learned, by device.
   void Know(Definitions known) { known_ = std::move(known); }
+  // See StepTracker::KeepPlaced. Before anything else.
+  void KeepPlaced();
   // See StepTracker::KnowWarmup. Before any step.
   void KnowWarmup(uint64_t steps);
   // See StepTracker::learned.
@@ -150,6 +152,7 @@ class DeviceSteps {
   StepMarker marker_;
   bool some_ = false;
   bool lossy_ = false;
+  bool keeps_placed_ = false;
   Definitions known_;
   std::optional<uint64_t> warmup_;  // if it is known
   std::vector<std::unique_ptr<Device>> devices_;
@@ -164,7 +167,7 @@ class DeviceSteps {
   template <typename Archive>
   void Visit(Archive& archive) {
     uint64_t count = devices_.size();
-    archive.Members(this, Rebuilt(names_, work_, marker_, some_, known_, warmup_, devices_, instant_), lossy_,
+    archive.Members(this, Rebuilt(names_, work_, marker_, some_, keeps_placed_, known_, warmup_, devices_, instant_), lossy_,
                     next_choice_, last_, contexts_, main_launches_, main_thread_);
     archive(count);
     archive.Require(count > 0 && count <= kMost && last_ < count);

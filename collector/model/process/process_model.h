@@ -140,6 +140,7 @@ class ProcessModel {
   // Call first: the steps that another replay learned.
   void KnowSteps(DeviceSteps::Definitions known) { steps_.Know(std::move(known)); }
   void KnowWarmup(uint64_t steps) { steps_.KnowWarmup(steps); }
+  void KeepPlaced() { steps_.KeepPlaced(); }
   // nullptr if it was never described.
   const v1::Communicator* FindCommunicator(uint32_t id) const { return names_.FindCommunicator(id); }
   // Where in device_steps() the device of this communicator is.

@@ -24,6 +24,14 @@ inline constexpr size_t kStepPhases = 7;
 // The source of step boundaries, in order of preference.
 enum class StepSource : uint8_t { kNone, kMarker, kNvtx, kCollectives, kKernels, kOptimizer };
 
+// To which step and phase an operation of the device was counted. It is known by its times.
+struct PlacedOperation {
+  uint64_t start_ns = 0;
+  uint64_t end_ns = 0;
+  uint64_t step = 0;  // StepRecord.index
+  StepPhase phase = StepPhase::kOther;
+};
+
 struct StepRecord {
   uint64_t index = 0;  // from 0; the same on every rank that saw every step
   // The device's timeline: from the end of the last operation launched before the step to the end of the last

@@ -75,6 +75,7 @@ void StepTracker::Revise(const StepDefinition& better) {
   pending_.clear();
   restorer_ = StepRestorer();
   completed_ = CompletedSteps();
+  placed_.clear();
   begin_error_ns_ = operations_ = lost_operations_ = 0;
   loss_ = false;
 }
@@ -157,10 +158,22 @@ void StepTracker::CompleteFirst() {
                           .phases = measured.phases,
                           .host = measured.host.shares,
                           .annotated = measured.annotated});
+  if (keeps_placed_) Place(record.index, open_.From(step.begin).first(own), measured.phases);
   operations_ += own;
   lost_operations_ += step.lost;
   ForgetBefore(step.end);
   MeasureFirst();
+}
+
+void StepTracker::Place(uint64_t step, std::span<const StepOperation> operations,
+                        std::span<const StepPhase> phases) {
+  for (size_t i = 0; i < operations.size(); ++i) {
+    if (operations[i].work == WorkClass::kUnseen) continue;
+    placed_.push_back({.start_ns = operations[i].start_ns,
+                       .end_ns = operations[i].end_ns,
+                       .step = step,
+                       .phase = i < phases.size() ? phases[i] : StepPhase::kOther});
+  }
 }
 
 void StepTracker::ForgetBefore(uint64_t position) {

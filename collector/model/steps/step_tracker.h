@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -59,6 +60,10 @@ class StepTracker {
   void Know(const StepDefinition& definition) { anchors_.Adopt(definition, open_.Begin()); }
   // Exchanges everything but the tokens.
   void SwapSteps(StepTracker& other);
+  // From now on `placed` has the operations of all steps that are counted, in launch order. Not in a saved
+  // state.
+  void KeepPlaced() { keeps_placed_ = true; }
+  const std::vector<PlacedOperation>& placed() const { return placed_; }
   // In launch order.
   void Add(const StepOperation& operation);
   // The host was blocked in a synchronising call.
@@ -131,6 +136,7 @@ class StepTracker {
   // Sets the times of the first pending step.
   void MeasureFirst();
   void ForgetBefore(uint64_t position);
+  void Place(uint64_t step, std::span<const StepOperation> operations, std::span<const StepPhase> phases);
 
   StepMarker marker_;
   bool some_ = false;        // the probe records only some steps, and says which
@@ -152,14 +158,16 @@ class StepTracker {
   uint64_t lost_operations_ = 0;  // of all steps
   bool loss_ = false;             // since the last step
   bool lossy_ = false;            // ever
+  bool keeps_placed_ = false;
+  std::vector<PlacedOperation> placed_;
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
     // Rebuilt: the owner's.
-    archive.Members(this, Rebuilt(marker_), some_, next_index_, open_, anchors_, scout_, learned_, revisions_,
-                    ranges_, meanings_, pending_, restorer_, meter_, completed_, tokens_, begin_error_ns_,
-                    operations_, lost_operations_, loss_, lossy_);
+    archive.Members(this, Rebuilt(marker_, keeps_placed_, placed_), some_, next_index_, open_, anchors_,
+                    scout_, learned_, revisions_, ranges_, meanings_, pending_, restorer_, meter_, completed_,
+                    tokens_, begin_error_ns_, operations_, lost_operations_, loss_, lossy_);
     if constexpr (Archive::kReads) {
       archive.Require(IsConsistent());
       if (archive.ok()) return;

@@ -223,8 +223,8 @@ bool CuptiSession::Records(CUpti_ActivityKind kind) const noexcept {
 }
 
 // GRAPH_TRACE is never switched: an executable graph that was made while it was off kills the program when it
-// is launched while it is on, inside CUPTI (seen on an H100 with CUPTI 13.0.1). So whether graphs are recorded
-// whole is settled at Start, before there is any.
+// is launched while it is on, inside CUPTI (seen on an H100 with CUPTI 13.0.1). So whether graphs are
+// recorded whole is settled at Start, before there is any.
 void CuptiSession::StopKinds() noexcept {
   if (capturing() && driver_is_up()) DisableKinds();
 }
