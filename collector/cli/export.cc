@@ -49,13 +49,13 @@ absl::Status ExportDatabase(const ExportOptions& options, const GivenRun& run) {
   if (!path.ok()) return path.status();
   absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create(*path);
   if (!database.ok()) return database.status();
-  return FillTables(kExport, run, options.marker, **database);
+  return FillTables(kExport, run, options.marker, **database).status();
 }
 
 absl::Status ExportCsv(const ExportOptions& options, const GivenRun& run) {
   if (absl::Status s = store::MakeOutputFolder(options.out); !s.ok()) return s;
   tables::CsvFiles files(options.out, store::OpenOutputFile);
-  return FillTables(kExport, run, options.marker, files);
+  return FillTables(kExport, run, options.marker, files).status();
 }
 
 }  // namespace
@@ -65,10 +65,10 @@ int ExportMain(const Arguments& arguments) {
                "gpuprobe export");
   ExportOptions options;
   app.add_option("DIR", options.given, kGivenRun);
-  app.add_option(
+  const auto* format = app.add_option(
          "--format", options.format,
          "jsonl: every record as a JSON object, one per line; steps: seconds of each step and phase, one per "
-         "line; sqlite: a database (docs/sql.md); csv: a folder of tables")
+         "line; sqlite: a database (docs/sql.md); csv: a folder of tables [jsonl]")
       ->check(OneOf({"jsonl", "steps", "sqlite", "csv"}));
   app.add_option("-o,--out", options.out, "file (sqlite) or folder (csv) to write; the others are printed")
       ->check(NotEmpty());
@@ -80,6 +80,10 @@ int ExportMain(const Arguments& arguments) {
                 printed
                     ? absl::StrCat("--out: --format ", options.format, " is printed; redirect it into a file")
                     : absl::StrCat("--format ", options.format, " needs --out"),
+                kUsage);
+  }
+  if (format->count() == 0 && isatty(STDOUT_FILENO) != 0) {
+    return Fail(kExport, "prints every record, a line each: redirect it into a file, or choose a --format",
                 kUsage);
   }
   const absl::StatusOr<GivenRun> run = GivenRun::Open(options.given);

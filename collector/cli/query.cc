@@ -1,6 +1,9 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -19,7 +22,9 @@
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
+#include "collector/cli/query_tables.h"
 #include "collector/cli/run_tables.h"
+#include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
 #include "collector/tables/column_meanings.h"
 #include "collector/tables/csv_files.h"
@@ -44,8 +49,44 @@ bool IsNumber(const std::string& cell) {
   return !cell.empty() && cell.find_first_not_of("+-.0123456789e") == std::string::npos;
 }
 
+constexpr size_t kLeastCell = 24;
+
+// Between whole characters of UTF-8.
+std::string Shortened(const std::string& cell, size_t width) {
+  constexpr std::string_view kGap = "...";
+  if (cell.size() <= width) return cell;
+  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(cell[at]) & 0xc0) == 0x80; };
+  size_t begin = (width - kGap.size() + 1) / 2;
+  size_t end = cell.size() - (width - kGap.size()) / 2;
+  while (begin > 0 && continues(begin)) --begin;
+  while (end < cell.size() && continues(end)) ++end;
+  return absl::StrCat(cell.substr(0, begin), "...", cell.substr(end));
+}
+
+// On a terminal, lines that fit it where that leaves kLeastCell of each cell: kernels' names may be longer
+// than any screen.
+void FitScreen(std::vector<Row>& rows) {
+  if (isatty(STDOUT_FILENO) == 0) return;
+  const size_t columns = rows.front().size();
+  std::vector<size_t> widths(columns);
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < columns; ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  const auto screen = static_cast<size_t>(ScreenOf(STDOUT_FILENO, true).width);
+  const auto total = [&] { return std::accumulate(widths.begin(), widths.end(), 2 * (columns - 1)); };
+  while (total() > screen) {
+    size_t& widest = *std::max_element(widths.begin(), widths.end());
+    if (widest <= kLeastCell) break;
+    --widest;
+  }
+  for (Row& row : rows) {
+    for (size_t i = 0; i < columns; ++i) row[i] = Shortened(row[i], widths[i]);
+  }
+}
+
 // Columns as wide as what is in them; numbers to the right.
-std::string TableText(const std::vector<Row>& rows) {
+std::string TableText(std::vector<Row> rows) {
+  FitScreen(rows);
   std::vector<size_t> widths(rows.front().size());
   std::vector<bool> numbers(rows.front().size(), rows.size() > 1);
   for (const Row& row : rows) {
@@ -102,7 +143,7 @@ absl::Status PrintResult(tables::Database& database, const std::string& sql, con
       rows.push_back(std::move(row));
     }
   });
-  if (status.ok() && !rows.empty()) Print(TableText(rows));
+  if (status.ok() && !rows.empty()) Print(TableText(std::move(rows)));
   return status;
 }
 
@@ -213,7 +254,7 @@ int QueryMain(const Arguments& arguments) {
   StepMarkerOption marker;
   app.add_option("DIR", given, kGivenRun);
   auto* statement = app.add_option("SQL", sql, "one SELECT")->check(NotEmpty());
-  app.add_option("--format", format, "table, csv or jsonl")->check(OneOf({"table", "csv", "jsonl"}));
+  app.add_option("--format", format, "table, csv or jsonl [table]")->check(OneOf({"table", "csv", "jsonl"}));
   const auto* schema =
       app.add_option("--schema", table, "print the tables and views, or what the columns of this one are")
           ->type_name("[TABLE]")
@@ -231,11 +272,13 @@ int QueryMain(const Arguments& arguments) {
   if (!run.ok()) return Fail(kQuery, run.status(), kFailed);
   const Progress progress({run->directory()});
   marker.TakeFrom(run->directory());
-  absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create("");
+  absl::StatusOr<std::unique_ptr<tables::Database>> database =
+      asks_schema ? tables::Database::Create("") : OpenTables(kQuery, *run, marker);
   if (!database.ok()) return Fail(kQuery, database.status(), kFailed);
-  const Rows rows = asks_schema ? Rows::kNone : Rows::kAll;
-  if (absl::Status s = FillTables(kQuery, *run, marker, **database, rows); !s.ok())
-    return Fail(kQuery, s, kFailed);
+  if (asks_schema) {
+    if (absl::Status s = FillTables(kQuery, *run, marker, **database, Rows::kNone).status(); !s.ok())
+      return Fail(kQuery, s, kFailed);
+  }
   const absl::Status status = !asks_schema    ? PrintResult(**database, sql, format)
                               : table.empty() ? PrintResult(**database, TablesSql(format), format)
                                               : PrintColumns(**database, table, format);

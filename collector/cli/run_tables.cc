@@ -1,6 +1,7 @@
 #include "collector/cli/run_tables.h"
 
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
@@ -52,6 +53,7 @@ absl::Status ReplayWithSteps(const char* command, const GivenRun& given, const S
   if (!replayed.ok()) return replayed.status();
   for (const store::Damage& damage : replayed->damages)
     Fail(command, absl::StrCat(given.name(), ": ", DamageLine(damage)), kFailed);
+  run.whole = replayed->damages.empty();
   run.steps.Finish(run.job);
   return absl::OkStatus();
 }
@@ -77,9 +79,21 @@ std::vector<tables::Table> KnownTables() {
   return known;
 }
 
+// The model goes before the records are read: it may be large.
 template <typename Target>
-absl::Status FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
-                        Target& target, Rows rows) {
+absl::Status FillRows(const char* command, const GivenRun& given, std::unique_ptr<ReplayedRun> run,
+                      Target& target) {
+  const auto insert = [&](const std::string& row) { target.Insert(row); };
+  ForEachReportRow(*run, insert);
+  const tables::PlacedWork placed(run->job);
+  run.reset();
+  return ForEachRecordRow(
+      command, given, [] { return true; }, insert, &placed);
+}
+
+template <typename Target>
+absl::StatusOr<bool> FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
+                                Target& target, Rows rows) {
   // The report first: it reports damage, and fails if the path is not a run directory.
   auto run = std::make_unique<ReplayedRun>();
   run->job.KeepPlaced();
@@ -87,20 +101,17 @@ absl::Status FillTables(const char* command, const GivenRun& given, const StepMa
   std::vector<tables::Table> known = KnownTables();
   ForEachReportRow(*run, [&](const std::string& row) { tables::Widen(row, known); });
   for (const tables::Table& table : known) target.AddTable(table);
-  if (rows == Rows::kNone) return target.Finish();
-  ForEachReportRow(*run, [&](const std::string& row) { target.Insert(row); });
-  const tables::PlacedWork placed(run->job);
-  run.reset();
-  if (absl::Status s = ForEachRecordRow(
-          command, given, [] { return true; }, [&](const std::string& row) { target.Insert(row); }, &placed);
-      !s.ok())
-    return s;
-  return target.Finish();
+  const bool whole = run->whole;
+  if (rows == Rows::kAll) {
+    if (absl::Status s = FillRows(command, given, std::move(run), target); !s.ok()) return s;
+  }
+  if (absl::Status s = target.Finish(); !s.ok()) return s;
+  return whole;
 }
 
-template absl::Status FillTables(const char*, const GivenRun&, const StepMarkerOption&, tables::Database&,
-                                 Rows);
-template absl::Status FillTables(const char*, const GivenRun&, const StepMarkerOption&, tables::CsvFiles&,
-                                 Rows);
+template absl::StatusOr<bool> FillTables(const char*, const GivenRun&, const StepMarkerOption&,
+                                         tables::Database&, Rows);
+template absl::StatusOr<bool> FillTables(const char*, const GivenRun&, const StepMarkerOption&,
+                                         tables::CsvFiles&, Rows);
 
 }  // namespace gpuprobe::cli

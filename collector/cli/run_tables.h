@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/status/statusor.h"
 #include "collector/cli/record_rows.h"
 #include "collector/cli/shared_options.h"
 #include "collector/recording/recorder.h"
@@ -16,6 +18,7 @@ namespace gpuprobe::cli {
 
 // A run that was replayed for its steps.
 struct ReplayedRun {
+  bool whole = true;  // no log is damaged
   model::JobModel job;
   timeline::StepLog steps;
 };
@@ -32,9 +35,9 @@ void ForEachReportRow(const ReplayedRun& run, const EmitRow& emit);
 std::vector<tables::Table> KnownTables();
 
 enum class Rows { kAll, kNone };
-// Puts all tables into `Target`, a Database or CsvFiles.
+// Puts all tables into `Target`, a Database or CsvFiles. Whether all logs could be read to their ends.
 template <typename Target>
-absl::Status FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
+absl::StatusOr<bool> FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
                         Target& target, Rows rows = Rows::kAll);
 
 }  // namespace gpuprobe::cli

@@ -325,7 +325,7 @@ int TraceMain(const Arguments& arguments) {
       ->required()
       ->check(NotEmpty());
   app.add_option("--format", options.format,
-                 "perfetto: one trace of all ranks; chrome: JSON for PyTorch's tools")
+                 "perfetto: one trace of all ranks; chrome: JSON for PyTorch's tools [perfetto]")
       ->check(OneOf({"perfetto", "chrome"}));
   auto* steps =
       app.add_option("--steps", options.steps, "only these steps: 100:110 are 100 to 109")

@@ -46,6 +46,17 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& pa
   return database;
 }
 
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path) {
+  sqlite3* handle = nullptr;
+  const int opened =
+      sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOFOLLOW, nullptr);
+  std::unique_ptr<Database> database(new Database(handle));
+  // What Finish writes last.
+  if (opened != SQLITE_OK || !database->Check(absl::StrCat("SELECT * FROM ", Views().back().name)).ok())
+    return absl::NotFoundError(path);
+  return database;
+}
+
 Database::~Database() {
   for (auto& [name, target] : targets_) sqlite3_finalize(target.insert);
   sqlite3_close(handle_);

@@ -25,6 +25,8 @@ class Database {
  public:
   // Creates the file, which must not exist; empty: a temporary database that vanishes when it is closed.
   static absl::StatusOr<std::unique_ptr<Database>> Create(const std::string& path);
+  // One that Create and Finish made. NotFound if there is none, or it is unfinished.
+  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;

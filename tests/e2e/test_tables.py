@@ -35,9 +35,9 @@ def as_exported(kind, row):
 
 class Tables(harness.EndToEndTest):
 
-    def simulate(self, scenario="healthy-nvtx", *arguments, ranks=4):
+    def simulate(self, scenario="healthy-nvtx", *arguments, ranks=4, steps=20):
         out = self.path(f"{scenario}-{len(os.listdir(self.folder))}")
-        self.run_well([GPUPROBE, "simulate", "--scenario", scenario, "--out", out, "--ranks", str(ranks), "--steps", "20", *arguments])
+        self.run_well([GPUPROBE, "simulate", "--scenario", scenario, "--out", out, "--ranks", str(ranks), "--steps", str(steps), *arguments])
         return out
 
     def database(self, run):
@@ -137,6 +137,44 @@ class Tables(harness.EndToEndTest):
             said = rank["wait"]["caused_per_step_ns"]
             self.assertAlmostEqual(means[rank["rank"]], said, delta=max(0.01 * said, 1000), msg=rank["rank"])
         self.assertEqual(max(means, key=means.get), 2)
+
+    def test_a_database_is_kept_for_the_next_question(self):
+        run = self.simulate("healthy", ranks=8, steps=120)
+        kept = os.path.join(self.path("home"), ".cache", "gpuprobe", "query")
+        sql = "SELECT count(*) AS kernels FROM kernel"
+        first = self.query(run, sql)
+        name, = os.listdir(kept)
+        self.assertEqual(os.stat(kept).st_mode & 0o777, 0o700)
+        with sqlite3.connect(os.path.join(kept, name)) as database:
+            database.execute("DELETE FROM kernel WHERE rank > 0")
+        database.close()
+        self.assertLess(self.query(run, sql)[0]["kernels"], first[0]["kernels"], "it is what is asked")
+        self.assertEqual(self.query(run + "/", sql), self.query(run, sql), "the same run")
+        self.assertEqual(os.listdir(kept), [name])
+        log = next(os.path.join(run, file) for file in os.listdir(run) if file.endswith(".gpr"))
+        os.utime(log, (1, 1))
+        self.assertEqual(self.query(run, sql), first, "the run is another one")
+        self.assertEqual(len(os.listdir(kept)), 2)
+        self.query(run, sql + " ", "table")
+        self.assertEqual(len(os.listdir(kept)), 2)
+
+    def test_databases_are_bounded_and_only_of_whole_runs(self):
+        run = self.simulate("healthy", ranks=8, steps=60)
+        kept = os.path.join(self.path("home"), ".cache", "gpuprobe", "query")
+        log = next(os.path.join(run, file) for file in os.listdir(run) if file.endswith(".gpr"))
+        for second in range(1, 11):
+            os.utime(log, (second, second))
+            self.query(run, "SELECT 1 AS one")
+        self.assertEqual(len(os.listdir(kept)), 8)
+        for name in os.listdir(kept):
+            os.remove(os.path.join(kept, name))
+        with open(log, "r+b") as file:
+            file.truncate(os.path.getsize(log) - 7)
+        self.assertEqual(self.run_program([GPUPROBE, "query", run, "SELECT 1 AS one"]).stdout, b"one\n  1\n")
+        self.assertEqual(os.listdir(kept), [], "its damage is told each time")
+        os.chmod(kept, 0o777)
+        self.query(run, "SELECT 1 AS one")
+        self.assertEqual(os.listdir(kept), [], "others may write there")
 
     def test_a_wrong_column_is_said_before_anything_is_read(self):
         finished = self.run_program([GPUPROBE, "query", "nowhere", "SELECT k.late_ns FROM kernel AS k"])
