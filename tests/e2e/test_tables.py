@@ -254,12 +254,112 @@ class Tables(harness.EndToEndTest):
         self.assertEqual(len(table), 5)
         self.assertRegex(table[0], r"^rank +kernels +none +text$")
 
+    def test_documented_queries_are_right(self):
+        """Each example of docs/sql.md against the same computed from the exported records and the report, without SQL."""
+        run = self.simulate("straggler-kernels", "--slow-rank", "2", "--nvtx")
+        rows, report = self.rows_by_kind(run), self.report(run)
+        names = {row["symbol"]: row["name"] for row in self.query(run, "SELECT DISTINCT symbol, name FROM kernel")}
+        for kernel in rows["kernel"]:
+            kernel["name"], kernel["ns"] = names[kernel["name"]], kernel["end_ns"] - kernel["start_ns"]
+        steps = [{"rank": rank["rank"], **step} for rank in json.loads(self.run_well([GPUPROBE, "report", run, "--json", "--steps"]).stdout)["ranks"]
+                 for step in rank["steps"]["records"]]
+        by_name, by_rank = defaultdict(list), defaultdict(list)
+        for kernel in rows["kernel"]:
+            by_name[kernel["name"]].append(kernel["ns"])
+        longest = max(by_name, key=lambda name: sum(by_name[name]))
+        for kernel in rows["kernel"]:
+            if kernel["name"] == longest:
+                by_rank[kernel["rank"]].append(kernel["ns"])
+        launched = {(row["rank"], row["correlation"]): row for row in rows["launch"]}
+        ranges = {(row["rank"], row["id"]): row["name"] for row in rows["range"]}
+        calls, waited, delays, gaps, in_range, copied, allocated = (defaultdict(list) for _ in range(7))
+        for call in rows["collective"]:
+            if "start_ns" in call and call["comm"] != "unknown":
+                calls[call["comm"], call["seq"]].append(call)
+        for (_, seq), of_call in calls.items():
+            took = sorted(call["end_ns"] - call["start_ns"] for call in of_call)
+            if len(took) > 1:
+                waited["all"].append((of_call[0]["op"], seq, of_call[0]["bytes"], took[0] / 1e3, (took[-1] - took[0]) / 1e3))
+        streams = defaultdict(list)
+        for kernel in rows["kernel"]:
+            launch = launched[kernel["rank"], kernel["correlation"]]
+            delays[kernel["name"]].append(kernel["start_ns"] - launch["time_ns"])
+            streams[kernel["rank"], kernel["device"], kernel["stream"]].append(kernel)
+            name = ranges.get((kernel["rank"], launch["range"] or launch.get("fallback_range", 0)))
+            if name is not None:
+                in_range[name].append(kernel["ns"])
+        for (rank, _, _), kernels in streams.items():
+            kernels.sort(key=lambda kernel: kernel["start_ns"])
+            gaps[rank] += [later["start_ns"] - earlier["end_ns"] for earlier, later in zip(kernels, kernels[1:]) if later["start_ns"] > earlier["end_ns"]]
+        for copy in rows["memcpy"]:
+            copied[copy["direction"]].append((copy["bytes"], copy["end_ns"] - copy["start_ns"]))
+        for kind, sign in (("alloc", 1), ("free", -1)):
+            for row in rows[kind]:
+                if row["memory"] == "device" and "failed" not in row:
+                    allocated[row["rank"]].append((row["time_ns"], sign * row["bytes"]))
+        peaks = {}
+        for rank, changes in allocated.items():
+            level = peaks[rank] = 0
+            for _, change in sorted(changes):
+                level += change
+                peaks[rank] = max(peaks[rank], level)
+        steady = [step for step in steps if not step["warmup"]]
+
+        def mean_of_rank(rank, *keys):
+            values = [step[key] for step in steady if step["rank"] == rank for key in keys]
+            return sum(values) / len(values) / 1e6
+
+        by_step = defaultdict(list)
+        for step in steps:
+            by_step[step["index"]].append(step["end_ns"] - step["start_ns"])
+        ranks = range(4)
+        expected = {
+            "AS total_ms, mean_ns": sorted(((name, len(ns), sum(ns) / 1e6, sum(ns) / len(ns) / 1e3) for name, ns in by_name.items()),
+                                                  key=lambda row: -row[2])[:5],
+            "FROM kernel_by_rank": sorted(((rank, sum(ns) / len(ns) / 1e3) for rank, ns in by_rank.items()), key=lambda row: -row[1]),
+            "FROM step WHERE NOT warmup": [(rank, sum(step["end_ns"] - step["start_ns"] for step in steady if step["rank"] == rank)
+                                            / sum(step["rank"] == rank for step in steady) / 1e6,
+                                            *(mean_of_rank(rank, key) for key in ("compute_ns", "exposed_comm_ns", "copy_ns", "idle_ns"))) for rank in ranks],
+            "FROM step_times": sorted(((step, max(ns) / 1e6, sum(ns) / len(ns) / 1e6) for step, ns in by_step.items()), key=lambda row: -row[1])[:10],
+            "FROM collective_by_call": sorted(waited["all"], key=lambda row: -row[4])[:10],
+            "FROM copy_totals": sorted((direction, sum(size for size, _ in copies) / 1e9, sum(size for size, _ in copies) / sum(ns for _, ns in copies))
+                                       for direction, copies in copied.items()),
+            "FROM launch_delays": sorted(((name, sum(ns > 1e6 for ns in waits), max(waits) / 1e6) for name, waits in delays.items() if max(waits) > 1e6),
+                                         key=lambda row: -row[2])[:10],
+            "AS gaps_ms": [(rank, sum(gaps[rank]) / 1e6) for rank in ranks],
+            "JOIN range": sorted(((name, len(ns), sum(ns) / 1e6) for name, ns in in_range.items()), key=lambda row: -row[2]),
+            "AS peak_bytes": [(rank, peaks[rank]) for rank in ranks],
+            "FROM report_findings": [(f["severity"], f["id"], f["statement"], f["cost_ns_per_step"] and f["cost_ns_per_step"] / 1e6) for f in report["findings"]],
+        }
+        sums = {(kernel["class"], kernel["phase"]): kernel["ns"] for kernel in self.query(
+            run, "SELECT class, phase, sum(end_ns - start_ns) AS ns FROM kernel WHERE step IS NOT NULL GROUP BY class, phase")}
+        expected["FROM kernel_time"] = sorted(((*key, ns / 1e6 / len(steps)) for key, ns in sums.items()), key=lambda row: -row[2])
+        self.assertGreater(sum(len(ns) for ns in in_range.values()), 0.95 * len(rows["kernel"]), "backward's kernels are in ranges, too")
+        for sql in self.documented_queries():
+            known = [key for key in expected if key in sql]
+            if "step_waits" in sql:  # test_waits_of_steps_are_the_reports
+                continue
+            with self.subTest(sql=sql):
+                self.assertEqual(len(known), 1)
+                found = [tuple(row.values()) for row in self.query(run, sql)]
+                self.assertEqual(len(found), len(expected[known[0]]))
+                for row, right in zip(found, expected[known[0]]):
+                    for value, wanted in zip(row, right):
+                        if isinstance(wanted, float):
+                            self.assertAlmostEqual(value, wanted, delta=1e-9 * abs(wanted), msg=(row, right))
+                        else:
+                            self.assertEqual(value, wanted, (row, right))
+
+    def documented_queries(self):
+        with open(SQL_DOC, encoding="utf-8") as file:
+            return re.findall(r"^```sql\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL)
+
     def test_documented_queries_run(self):
         """Each example of docs/sql.md gives an answer."""
         run = self.simulate("straggler-kernels", "--slow-rank", "2", "--nvtx")
         with open(SQL_DOC, encoding="utf-8") as file:
             text = file.read()
-        queries = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        queries = self.documented_queries()
         self.assertGreaterEqual(len(queries), 8)
         database = self.database(run)
         for sql in queries:
