@@ -38,21 +38,32 @@ std::vector<int> About(const Straggler& s) {
   return s.rank.has_value() ? std::vector<int>{*s.rank} : std::vector<int>{};
 }
 
+// Steps in which it is late: compared by step, or by what was waited for it.
+uint64_t LateCount(const Straggler& s) { return s.late_steps > 0 ? s.late_steps : s.caused.steps_blamed; }
+uint64_t ComparedCount(const Straggler& s) { return s.late_steps > 0 ? s.compared_steps : s.caused.steps; }
+
 // How much longer a step is when the rank is late.
 double LongerWhenLate(const Straggler& s) {
-  const bool by_step = s.late_steps > 0;
-  const uint64_t late = by_step ? s.late_steps : s.caused.steps_blamed;
-  const uint64_t steps = by_step ? s.compared_steps : s.caused.steps;
-  return s.lost_ns_per_step * static_cast<double>(steps) / static_cast<double>(std::max<uint64_t>(late, 1));
+  return s.lost_ns_per_step * static_cast<double>(ComparedCount(s)) /
+         static_cast<double>(std::max<uint64_t>(LateCount(s), 1));
+}
+
+// Each figure of the steps in which it is late.
+Straggler WhenLate(const Straggler& s) {
+  const double share =
+      static_cast<double>(LateCount(s)) / static_cast<double>(std::max<uint64_t>(ComparedCount(s), 1));
+  Straggler then = s;
+  if (share > 0) then.cause_ns_per_step /= share;
+  return then;
 }
 
 std::string Who(const Report& report, const Straggler& s) {
   if (s.slow_stage) {
     return absl::StrFormat(
-        "%s holds up the pipeline: its stage takes %s longer per step than the others. This lengthens "
-        "the step by %s (%s), and its neighbours wait %s per step for it.",
+        "%s holds up the pipeline: its stage takes %s longer per step than the others, which lengthens the "
+        "step by %s (%s).",
         Sentence(s.Name()), Duration(s.cause_ns_per_step), Duration(s.lost_ns_per_step),
-        Percent(s.throughput_loss), Duration(s.caused.pair_per_step_ns));
+        Percent(s.throughput_loss));
   }
   if (s.caused.per_step_ns <= 0) return "";
   // A rank that was started again has several processes.
@@ -68,9 +79,8 @@ std::string Who(const Report& report, const Straggler& s) {
         whom, others == 1 ? "has" : "have", s.Name(), *s.since_step, Duration(LongerWhenLate(s)),
         s.compared_steps, Duration(s.lost_ns_per_step), Percent(s.throughput_loss));
   }
-  return absl::StrFormat("The %s %s for %s, %s per step%s; this lengthens the step by %s (%s).", whom,
-                         others == 1 ? "waits" : "wait", s.Name(), Duration(s.caused.per_step_ns),
-                         others == 1 ? "" : " each", Duration(s.lost_ns_per_step),
+  return absl::StrFormat("The %s %s for %s, which lengthens the step by %s (%s).", whom,
+                         others == 1 ? "waits" : "wait", s.Name(), Duration(s.lost_ns_per_step),
                          Percent(s.throughput_loss));
 }
 
@@ -86,6 +96,12 @@ std::string HostText(const Straggler& s) {
 
 constexpr size_t kNameLength = 40;
 
+// A sentence on the clock of its GPU beside the others', if both are known.
+std::string ClocksText(const Straggler& s) {
+  const std::string text = ClockText(s.gpu_health, s.usual_gpu_health, s.slowdown, s.Peers());
+  return text.empty() ? "" : absl::StrCat(" ", text);
+}
+
 std::string SlowerText(const Straggler& s) {
   if (s.kernel.empty())
     return absl::StrFormat("It computes %s longer per step than the others; which kernels was not recorded.",
@@ -95,10 +111,8 @@ std::string SlowerText(const Straggler& s) {
       "counts match.",
       s.slowdown, s.Peers(), Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns),
       KernelName(s.kernel, kNameLength));
-  const ClockComparison clocks = CompareClocks(s.gpu_health, s.usual_gpu_health);
-  if (clocks != ClockComparison::kUnknown)
-    absl::StrAppend(&text, " ", ClockText(s.gpu_health, s.usual_gpu_health, s.slowdown, s.Peers()));
-  if (s.work.either && clocks != ClockComparison::kLower)
+  absl::StrAppend(&text, ClocksText(s));
+  if (s.work.either && CompareClocks(s.gpu_health, s.usual_gpu_health) != ClockComparison::kLower)
     absl::StrAppend(&text, " ", KernelName(s.work.as_fast, kNameLength),
                     " is as fast as elsewhere: a limit on power or clocks slows matrix products first, but "
                     "more work in the same launches would look alike.");
@@ -186,7 +200,28 @@ std::string CauseText(const Straggler& s, const char* per_step = " per step") {
   }
 }
 
-std::string Why(const Straggler& s) { return absl::StrCat(CauseText(s), HostText(s)); }
+// Of the steps since it became late: what is known of the whole run alone says so.
+std::string WhySince(const Straggler& s) {
+  const Straggler then = WhenLate(s);
+  if (s.cause == Cause::kSlowKernels && s.slowdown_when_late > 1) {
+    std::string text = absl::StrFormat("Since then it computes %s longer per step, %.2fx the other %s' time",
+                                       Duration(then.cause_ns_per_step), s.slowdown_when_late, s.Peers());
+    if (s.kernel.empty()) return text + ".";
+    return absl::StrFormat(
+        "%s; launch counts match. Over the whole run, %s took %s on average, elsewhere %s.%s", text,
+        KernelName(s.kernel, kNameLength), Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns),
+        ClocksText(s));
+  }
+  std::string text = CauseText(then);
+  if (s.cause == Cause::kUnknown) return text;
+  text.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(text.front())));
+  const bool of_all = s.cause == Cause::kMoreWork || s.cause == Cause::kSlowKernels;
+  return absl::StrCat(of_all ? "Over the whole run, " : "Since then, ", text);
+}
+
+std::string Why(const Straggler& s) {
+  return absl::StrCat(s.since_step.has_value() ? WhySince(s) : CauseText(s), HostText(s));
+}
 
 std::string Advice(const Straggler& s) {
   std::string host = HostLoadAdvice(s.load, &s.usual_load, s.Name());
@@ -357,10 +392,6 @@ std::vector<std::string> StepNames(const Straggler& s) {
   return names;
 }
 
-// Steps in which it is late: compared by step, or by what was waited for it.
-uint64_t LateCount(const Straggler& s) { return s.late_steps > 0 ? s.late_steps : s.caused.steps_blamed; }
-uint64_t ComparedCount(const Straggler& s) { return s.late_steps > 0 ? s.compared_steps : s.caused.steps; }
-
 // "in 4 of 149 steps: every 30 steps, 30, 60, 90 and 120"
 std::string WhenText(const Straggler& s) {
   const std::string count = absl::StrCat(LateCount(s), " of ", ComparedCount(s), " steps");
@@ -378,15 +409,6 @@ std::string WhenText(const Straggler& s) {
     return absl::StrFormat("from step %d to step %d (in %s overall)", s.stretch->first_step,
                            s.stretch->last_step, count);
   return absl::StrCat("intermittently (in ", count, numbers.empty() ? "" : absl::StrCat(": ", numbers), ")");
-}
-
-// Each figure of the steps in which it is late.
-Straggler WhenLate(const Straggler& s) {
-  const double share =
-      static_cast<double>(LateCount(s)) / static_cast<double>(std::max<uint64_t>(ComparedCount(s), 1));
-  Straggler then = s;
-  if (share > 0) then.cause_ns_per_step /= share;
-  return then;
 }
 
 // Why these steps are longer.
@@ -558,9 +580,8 @@ void Imbalance(const Report& report, std::vector<Finding>& out) {
   const bool by_turns = CpuWaitOfBusyMachine(HostLoadsOf(report)) > 0;
   if (host_ns / (by_turns ? 1 : static_cast<double>(report.ranks.size())) > lost_ns) return;
   Finding f = OfBlame(report);
-  f.statement =
-      absl::StrFormat("Ranks wait for each other, %s per step each (%s); this lengthens the step by %s (%s).",
-                      Duration(c.waited_ns), f.statement, Duration(lost_ns), Percent(lost_ns / c.step_ns));
+  f.statement = absl::StrFormat("Ranks wait for each other (%s), which lengthens the step by %s (%s).",
+                                f.statement, Duration(lost_ns), Percent(lost_ns / c.step_ns));
   f.cost_ns_per_step = lost_ns;
   out.push_back(std::move(f));
 }

@@ -146,6 +146,8 @@ std::optional<StragglerVerdict> JudgeByStep(const RankField& field, const RankEv
     verdict.step_numbers = lateness.late_steps;
     verdict.long_for_all =
         lateness.these_steps_longer_ns >= thresholds::kLongForAllRatio * lateness.late_by_ns;
+  }
+  if (!verdict.persistent || verdict.since_step.has_value()) {
     const double usual_ns =
         MedianOfOthers(field, rank, [](const RankEvidence& each) { return each.means.compute_ns; });
     if (usual_ns > 0) verdict.slowdown_when_late = 1 + rank.when_late.compute_ns / usual_ns;

@@ -6,7 +6,7 @@ import {bottomAxis, leftAxis} from './chart';
 import {Collective, Data, LinkModel} from './data';
 import {h, responsive, s, section, select, text} from './dom';
 import {Store} from './selection';
-import {bytes, count, duration, plural, rate, shortComm} from './units';
+import {bytes, count, duration, percent, plural, rate, shortComm} from './units';
 
 const kHeight = 200;
 const kLeft = 58;
@@ -81,7 +81,11 @@ function facts(data: Data, group: Group): string {
   const limit = peak !== null ? `; link peak ${rate(peak)} (${data.report.communication.link_peak_source})` : '; the peak of the link is not known: --link-peak gives it';
   const m = group.model;
   if (m === null) return `${calls}; too few sizes for a fitted line${limit}.`;
-  return `${calls}; fitted: α ${duration(m.alpha_ns)} ± ${duration(m.alpha_error_ns)}, β ${rate(m.beta_gbytes_per_s)} ± ${rate(m.beta_error_gbytes_per_s)}, R² ${m.r2.toFixed(3)}${limit}.`;
+  const seen = (value: string, error: string, is_seen: boolean) => is_seen ? `${value} ± ${error}` : `${value} (extrapolated)`;
+  const latency = m.half_bandwidth_bytes === null ? 'not seen' : seen(duration(m.alpha_ns), duration(m.alpha_error_ns), m.latency_seen);
+  const rate_of = seen(rate(m.beta_gbytes_per_s), rate(m.beta_error_gbytes_per_s), m.bandwidth_seen);
+  const errors = `fit off by ${percent(m.mean_relative_error)}, at most ${percent(m.worst_relative_error)}`;
+  return `${calls}; fit: latency ${latency}, bandwidth ${rate_of}; ${errors}${limit}.`;
 }
 
 export function bandwidth(data: Data, store: Store): HTMLElement | null {
