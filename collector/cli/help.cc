@@ -6,10 +6,14 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "collector/analysis/finding_document.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/units.h"
 #include "collector/cli/beside.h"
@@ -132,6 +136,18 @@ std::string LimitsMarkdown() {
 
 namespace {
 
+// As a terminal shows it: without the picture and the marks that are for programs.
+std::string DocumentText(std::string_view markdown) {
+  std::string text;
+  for (const absl::string_view line :
+       absl::StrSplit(absl::string_view(markdown.data(), markdown.size()), '\n')) {
+    if (absl::StartsWith(line, "![") || absl::StartsWith(line, "<!--")) continue;
+    if (line.empty() && absl::EndsWith(text, "\n\n")) continue;
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text.substr(0, text.find_last_not_of('\n') + 2);
+}
+
 using TextOf = std::string (*)();
 
 struct Topic {
@@ -188,7 +204,9 @@ int HelpMain(const Arguments& arguments) {
   std::string topic;
   bool markdown = false;
   bool man = false;
-  app.add_option("TOPIC", topic, absl::StrCat("a subcommand, or one of ", topics))->check(OneOf(names));
+  for (const analysis::FindingRule& rule : analysis::FindingRules()) names.emplace_back(rule.id);
+  app.add_option("TOPIC", topic, absl::StrCat("a subcommand, a finding's id, or one of ", topics))
+      ->check(OneOf(names));
   app.add_flag("--markdown", markdown, "print the environment variables as a Markdown table");
   app.add_flag("--man", man, "print a subcommand's manual page, or that of gpuprobe itself, for man(1)")
       ->excludes("--markdown");
@@ -199,6 +217,10 @@ int HelpMain(const Arguments& arguments) {
   if (topic == kLibraryPath) return PrintLibraryPath();
   for (const Command& command : Commands()) {
     if (topic == command.name) return command.main({"--help"});
+  }
+  if (const std::string_view document = analysis::FindingDocument(topic); !document.empty()) {
+    Print(DocumentText(document));
+    return kDone;
   }
   for (const Topic& each : kTopics) {
     if (topic == each.name) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/analysis/finding_document.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/page/chosen_steps.h"
 #include "collector/page/memory_levels.h"
@@ -58,6 +59,9 @@ class Document {
     json["pictures"] = Json::array();
     for (const analysis::Finding& finding : report_.findings)
       json["pictures"].push_back(analysis::RuleOf(finding.id).picture);
+    json["documents"] = Json::object();
+    for (const analysis::Finding& finding : report_.findings)
+      json["documents"][finding.id] = std::string(analysis::FindingExplanation(finding.id));
     return text::SafeJson(json.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 

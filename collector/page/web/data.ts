@@ -13,6 +13,7 @@ interface RawPageData {
   timelines: Timeline[];
   memory: MemoryLevels[];
   pictures: (PictureName | '')[];
+  documents: Record<string, string>;
   kernels?: Kernel[];
 }
 export interface Timeline {
@@ -106,9 +107,12 @@ export interface Data {
   version: string;  // of the documents; empty: of a page that is a file
   report: Report; grid: StepGrid | null; names: string[]; timelines: Timeline[]; memory: MemoryLevels[]; kernels: Kernel[];
   pictures: (PictureName | '')[];  // of the report's findings, by their places
+  documents: Record<string, string>;  // of the report's findings, by their ids, in Markdown
+  blames(row: number): boolean;  // a finding names the rank
   rankName(row: number): string;  // "rank 5", "pid 4711", "pid 4711/GPU 1"
   shortName(row: number): string;  // "5"
   place(row: number): string;  // "n1, GPU 5"
+  rowOfName(name: string): number;  // -1: no rank has this short name
   rowOfRank(rank: number): number;  // -1: it did not report
   key(row: number): string;  // the rank's, whatever its row is in newer data
   rowOfKey(key: string): number;  // -1: there is none
@@ -138,11 +142,14 @@ function dataOf(report: Report, raw: RawPageData, version: string): Data {
   const duplicates = new Map(report.conditions.duplicate_ranks.flatMap(({rank, pids}) => pids.map(pid => [pid, rank] as const)));
   const gpuOf = (row: number): string => report.ranks[row].gpu === null ? '' : `/GPU ${report.ranks[row].gpu}`;
   const processOf = (row: number): string => duplicates.get(report.ranks[row].pid) === report.ranks[row].rank ? ` (pid ${report.ranks[row].pid})` : '';
+  const shortName = (row: number): string => String(report.ranks[row].rank ?? report.ranks[row].pid) + gpuOf(row);
+  const blamed = new Set(report.findings.filter(({severity}) => severity !== 'info').flatMap(({about}) => about.ranks));
   return {
-    version, report, names: raw.names, timelines: raw.timelines, memory: raw.memory, pictures: raw.pictures, kernels: raw.kernels ?? report.top_kernels,
+    version, report, names: raw.names, timelines: raw.timelines, memory: raw.memory, pictures: raw.pictures, documents: raw.documents ?? {}, kernels: raw.kernels ?? report.top_kernels,
     grid: raw.steps === null ? null : new StepGrid(raw.steps),
     rankName: row => (report.ranks[row].rank === null ? `pid ${report.ranks[row].pid}` : `rank ${report.ranks[row].rank}` + processOf(row)) + gpuOf(row),
-    shortName: row => String(report.ranks[row].rank ?? report.ranks[row].pid) + gpuOf(row),
+    shortName, rowOfName: name => report.ranks.findIndex((_, row) => shortName(row) === name),
+    blames: row => blamed.has(report.ranks[row].rank ?? -1),
     place: row => report.ranks[row].host + (report.ranks[row].device === null ? '' : `, GPU ${report.ranks[row].device}`),
     rowOfRank: rank => rows.get(rank) ?? -1, key, rowOfKey: wanted => rowsOfKeys.get(wanted) ?? -1,
   };

@@ -2,6 +2,7 @@
 // all charts.
 import {append, h} from './dom';
 import {Data, Finding} from './data';
+import {documentOf} from './document';
 import {hostIcicle} from './host_icicle';
 import {pictureOf} from './pictures';
 import {Store} from './selection';
@@ -21,6 +22,15 @@ function select(data: Data, store: Store, index: number): void {
   store.set({finding: index, ranks: new Set(rows), steps, ...(timeline >= 0 ? {timeline} : {})});
 }
 
+// Its document, built when it is opened.
+function explanation(data: Data, id: string): HTMLElement | null {
+  const markdown = data.documents[id];
+  if (!markdown) return null;
+  const root = h('details', {class: 'document'}, h('summary', {}, 'What it means, and what to do'));
+  root.addEventListener('toggle', () => append(root, documentOf(markdown)), {once: true});
+  return root;
+}
+
 function card(data: Data, store: Store, index: number): HTMLElement {
   const finding = data.report.findings[index];
   const problem = finding.severity !== 'info';
@@ -34,7 +44,8 @@ function card(data: Data, store: Store, index: number): HTMLElement {
                    finding.evidence ? h('p', {}, finding.evidence) : null,
                    hostIcicle(data, index),
                    finding.advice ? h('p', {class: 'advice'}, '→ ', finding.advice) : null,
-                   h('p', {class: 'id'}, problem ? `${finding.severity}: ` : '', h('code', {}, finding.id))),
+                   h('p', {class: 'id'}, problem ? `${finding.severity}: ` : '', h('code', {}, finding.id)),
+                   explanation(data, finding.id)),
                  picture ? h('div', {class: 'picture'}, picture) : null);
   choose.addEventListener('click', () => {
     if (store.value.finding === index) {

@@ -146,17 +146,22 @@ class HeatMap {
     const context = image.getContext('2d')!;
     const pixels = context.createImageData(across, lines);
     const paper = rgb('paper');
-    const full = rgb(this.metric() === 'caused' ? 'late' : 'ink');
+    const red = rgb(this.metric() === 'caused' ? 'late' : 'ink');
+    const quiet = rgb(this.metric() === 'caused' ? 'soft' : 'ink');  // of a rank that no finding names
     const none = rgb('panel');
     for (let line = 0; line < lines; ++line) {
       const from = first + Math.floor(line * shown / lines);
       const to = Math.max(from + 1, first + Math.floor((line + 1) * shown / lines));
       for (let i = 0; i < across; ++i) {
         let most = NaN;
+        let whose = from;
         for (let row = from; row < to; ++row) {
           const value = this.value(row, columns[0] + i);
-          if (!(value <= most)) most = Number.isNaN(value) ? most : value;
+          if (value <= most || Number.isNaN(value)) continue;
+          most = value;
+          whose = row;
         }
+        const full = this.data.blames(whose) ? red : quiet;
         const share = Math.max(0, Math.min(1, (most - low) / (high - low || 1)));
         const at = (line * across + i) * 4;
         for (let c = 0; c < 3; ++c)
@@ -204,9 +209,11 @@ class HeatMap {
   }
 
   private describe([low, high]: [number, number]): void {
-    const css = this.metric() === 'caused' ? 'ramp late-ramp' : 'ramp ink-ramp';
+    const blames = this.metric() === 'caused' && this.data.report.ranks.some((_, row) => this.data.blames(row));
+    const css = blames ? 'ramp late-ramp' : this.metric() === 'caused' ? 'ramp soft-ramp' : 'ramp ink-ramp';
     this.key.replaceChildren(
         h('span', {}, `${kMetricWords[this.metric()]} `, duration(low), h('i', {class: css}), `${duration(high)} or more`),
+        blames ? h('span', {}, h('i', {class: 'ramp soft-ramp'}), 'of ranks that no finding names') : '',
         h('span', {}, h('i', {class: 'none'}), 'not recorded'));
     this.canvas.setAttribute('aria-label', `${kMetricWords[this.metric()]} of ${this.grid.rows} ranks in ${this.grid.columns} columns of steps`);
   }

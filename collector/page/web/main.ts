@@ -1,4 +1,5 @@
 // Builds the page from the two documents in it, or from those that a collector serves.
+import {selectFromAddress, writeAddress} from './address';
 import {bandwidth} from './bandwidth';
 import {conditions} from './conditions';
 import {Data, embedded} from './data';
@@ -47,6 +48,7 @@ function show(data: Data, store: Store, line: HTMLElement | null): void {
     before.replaceWith(main);
   }
   store.set({});
+  store.follow(() => writeAddress(data, store));
   drawNow();
   if (before !== null) returnTo(place);
   document.documentElement.dataset.version = data.version;
@@ -58,16 +60,23 @@ function start(): void {
   document.addEventListener('themechange', redrawAll);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawAll);
   const store = new Store();
+  document.addEventListener('themechange', () => store.set({}));  // it is in the address, too
   if (document.documentElement.dataset.live === undefined) {
     const data = embedded();
     store.begin(data);
-    return show(data, store, null);
+    selectFromAddress(data, store);
+    show(data, store, null);
+    addEventListener('hashchange', () => selectFromAddress(data, store));
+    return;
   }
   watchHands();
   let shown: Data | null = null;
   follow((data, line) => {
-    if (shown === null) store.begin(data);
-    else store.carry(shown, data);
+    if (shown !== null) store.carry(shown, data);
+    else {
+      store.begin(data);
+      selectFromAddress(data, store);
+    }
     shown = data;
     show(data, store, line);
   });

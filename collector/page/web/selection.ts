@@ -36,6 +36,7 @@ export class Store {
   private timelineChosen = false;
   private listeners: Listener[] = [];
 
+  get chosenTimeline(): number | null { return this.timelineChosen ? this.value.timeline : null; }
   follow(listener: Listener): void { this.listeners.push(listener); }
   forgetListeners(): void { this.listeners = []; }
   // The viewer looks at the timeline that is shown: newer data must not take it away.

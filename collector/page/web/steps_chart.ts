@@ -114,7 +114,14 @@ class StepsChart {
     return h('p', {class: 'legend'},
              ...kParts.map(part => h('span', {}, h('i', {class: kPartClass[part]}), `${kPartWords[part]} `,
                                      steps ? h('b', {'data-path': `steps.${part}.mean`, 'data-unit': 'ns'}, duration(steps[part].mean)) : null)),
-             h('span', {}, h('i', {class: 'late'}), 'the others wait for a late rank'));
+             ...this.lateWords().map(([css, words]) => h('span', {}, h('i', {class: css}), words)));
+  }
+
+  // Red is for ranks that a finding names: a healthy rank is last now and then.
+  private lateWords(): [string, string][] {
+    const rows = this.late.filter(({share}) => share > 0).map(({row}) => this.data.blames(row));
+    return [...(rows.includes(true) ? [['late', 'the others wait for a rank that a finding names'] as [string, string]] : []),
+            ...(rows.includes(false) ? [['quiet', 'for another one'] as [string, string]] : [])];
   }
 
   // Columns shown.
@@ -201,13 +208,14 @@ class StepsChart {
 
   // One tick for each column in which the others wait for a rank.
   private laneOf(x: (column: number) => number): SVGElement[] {
-    let path = '';
+    const paths = {late: '', quiet: ''};
     const [first, last] = this.shown();
     for (let column = first; column <= last; ++column) {
-      if (this.late[column].share > 0)
-        path += `M${x(column).toFixed(2)} ${kTop + kHeight + 3}h${Math.max(x(column + 1) - x(column), 1).toFixed(2)}v5h${-Math.max(x(column + 1) - x(column), 1).toFixed(2)}z`;
+      const late = this.late[column];
+      if (late.share > 0)
+        paths[this.data.blames(late.row) ? 'late' : 'quiet'] += `M${x(column).toFixed(2)} ${kTop + kHeight + 3}h${Math.max(x(column + 1) - x(column), 1).toFixed(2)}v5h${-Math.max(x(column + 1) - x(column), 1).toFixed(2)}z`;
     }
-    return [s('path', {d: path, class: 'late'})];
+    return [s('path', {d: paths.late, class: 'late'}), s('path', {d: paths.quiet, class: 'quiet'})];
   }
 
   private marks(x: (column: number) => number, stack: Record<Part, number>[], top: number): SVGElement[] {

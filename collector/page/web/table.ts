@@ -1,6 +1,7 @@
 // A table that sorts by any column, searches, and shows the first rows of many.
 import {button, h} from './dom';
 import {Settings} from './settings';
+import {announce} from './tooltip';
 import {count} from './units';
 
 export interface Column<Row> {
@@ -35,13 +36,16 @@ class Table<Row> {
   private readonly more = h('p', {class: 'note'});
   private readonly heads: HTMLElement[] = [];
   private readonly view: View;
+  private shown: Row[] = [];
 
   constructor(private readonly options: TableOptions<Row>, settings: Settings) {
     this.view = settings.of<View>(options.id, {sort: null, down: true, words: '', all: false});
     const head = h('tr', {}, ...options.columns.map((column, i) => this.head(column, i)));
     const wide = h('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': `${options.label}: table`},
                    h('table', {id: options.id}, h('thead', {}, head), this.body));
-    this.root = h('div', {}, options.search ? this.searchBox(options.search) : null, wide, this.more);
+    this.root = h('div', {}, options.search ? this.searchBox(options.search) : null, wide, this.more,
+                  h('p', {class: 'take'}, button('Save as CSV', () => this.save(), `Save ${options.label} as CSV, all rows`),
+                    button('Copy as Markdown', () => this.copy(), `Copy ${options.label} as Markdown, the rows shown`)));
     this.fill();
   }
 
@@ -64,13 +68,39 @@ class Table<Row> {
     return h('label', {class: 'search'}, h('span', {}, label), box);
   }
 
+  private words(column: Column<Row>, row: Row): string {
+    const words = column.text(row);
+    return typeof words === 'string' ? words : words.textContent ?? '';
+  }
+  // All rows, with numbers as they are: in the units of report.json.
+  private save(): void {
+    const cell = (value: string): string => /^[=+@\t\r-]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
+    const quoted = (value: string): string => `"${cell(value).replace(/"/g, '""')}"`;
+    const {columns, rows, id} = this.options;
+    const lines = [columns.map(({title, unit}) => quoted(unit ? `${title} (${unit})` : title)),
+                   ...rows.map(row => columns.map(column => column.number ? String(column.number(row) ?? '') : quoted(this.words(column, row))))];
+    const link = h('a', {href: URL.createObjectURL(new Blob([lines.map(line => line.join(',') + '\r\n').join('')], {type: 'text/csv'})), download: `${id}.csv`});
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+  private copy(): void {
+    const line = (of: string[]): string => `| ${of.map(words => words.replace(/\|/g, '\\|')).join(' | ')} |`;
+    const {columns} = this.options;
+    const lines = [line(columns.map(({title}) => title)), line(columns.map(({number}) => number ? '--:' : '---')),
+                   ...this.shown.map(row => line(columns.map(column => this.words(column, row))))];
+    const box = h('textarea', {class: 'unseen', 'aria-hidden': true, tabindex: -1}, lines.join('\n'));
+    document.body.append(box);
+    box.select();
+    announce(document.execCommand('copy') ? `${count(this.shown.length)} rows copied` : 'The browser refuses to copy');
+    box.remove();
+  }
+
   private sort(): number | null { return this.view.sort ?? this.options.sort ?? null; }
 
   private key(row: Row, sort: number): number | string {
     const column = this.options.columns[sort];
     if (column.number) return column.number(row) ?? -Infinity;
-    const words = column.text(row);
-    return typeof words === 'string' ? words : words.textContent ?? '';
+    return this.words(column, row);
   }
 
   private fill(): void {
@@ -88,6 +118,7 @@ class Table<Row> {
     }
     this.heads.forEach((cell, i) => cell.setAttribute('aria-sort', sort !== i ? 'none' : down ? 'descending' : 'ascending'));
     const most = all ? rows.length : options.most ?? 50;
+    this.shown = rows.slice(0, most).map(({row}) => row);
     this.body.replaceChildren(...rows.slice(0, most).map(({row, index}) => this.line(row, index)));
     this.more.replaceChildren(rows.length > most
         ? button(`Show all ${count(rows.length)} rows`, () => { this.view.all = true; this.fill(); }) : rows.length === 0 ? 'Nothing matches.' : '');
