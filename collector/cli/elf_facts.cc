@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 namespace gpuprobe::cli {
 namespace {
@@ -18,6 +19,7 @@ constexpr uint16_t kMachine = EM_X86_64;
 constexpr size_t kMostHeaders = 512;
 constexpr size_t kMostDynamicBytes = size_t{1} << 20;
 constexpr size_t kLongestText = 4096;
+constexpr size_t kMostSymbolBytes = size_t{64} << 20;
 
 // False unless all of it is in the file.
 bool ReadAt(int fd, uint64_t offset, void* into, size_t bytes) {
@@ -59,9 +61,29 @@ void ReadLibraries(int fd, const Elf64_Phdr& dynamic, const std::vector<Elf64_Ph
   const std::optional<uint64_t> names = OffsetOfAddress(headers, table->d_un.d_ptr);
   if (!names.has_value()) return;
   for (const Elf64_Dyn& entry : entries) {
-    if (entry.d_tag != DT_NEEDED || facts->libraries.size() == kMostHeaders) continue;
-    facts->libraries.push_back(ReadText(fd, *names + (entry.d_un.d_val & UINT32_MAX), 256));
+    const uint64_t at = *names + (entry.d_un.d_val & UINT32_MAX);
+    if (entry.d_tag == DT_NEEDED && facts->libraries.size() < kMostHeaders)
+      facts->libraries.push_back(ReadText(fd, at, 256));
+    if (entry.d_tag == DT_RUNPATH || (entry.d_tag == DT_RPATH && facts->search_path.empty()))
+      facts->search_path = ReadText(fd, at, kLongestText);
   }
+}
+
+std::optional<std::vector<Elf64_Phdr>> ReadHeaders(int fd, Elf64_Ehdr* header) {
+  if (!ReadAt(fd, 0, header, sizeof *header) || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+      header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum > kMostHeaders)
+    return std::nullopt;
+  std::vector<Elf64_Phdr> headers(header->e_phnum);
+  if (!headers.empty() && !ReadAt(fd, header->e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr)))
+    return std::nullopt;
+  return headers;
+}
+
+template <typename T>
+std::vector<T> ReadTable(int fd, const Elf64_Shdr& section) {
+  std::vector<T> table(std::min<uint64_t>(section.sh_size, kMostSymbolBytes) / sizeof(T));
+  if (table.empty() || !ReadAt(fd, section.sh_offset, table.data(), table.size() * sizeof(T))) return {};
+  return table;
 }
 
 }  // namespace
@@ -77,17 +99,37 @@ std::optional<ElfFacts> ReadElfFacts(int fd) {
   facts.same_architecture = header.e_ident[EI_CLASS] == ELFCLASS64 &&
                             header.e_ident[EI_DATA] == ELFDATA2LSB && header.e_machine == kMachine;
   if (!facts.same_architecture) return facts;
-  if (!ReadAt(fd, 0, &header, sizeof header)) return std::nullopt;
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMostHeaders) return std::nullopt;
-  std::vector<Elf64_Phdr> headers(header.e_phnum);
-  if (!headers.empty() && !ReadAt(fd, header.e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr))) {
-    return std::nullopt;
-  }
-  for (const Elf64_Phdr& part : headers) {
+  const std::optional<std::vector<Elf64_Phdr>> headers = ReadHeaders(fd, &header);
+  if (!headers.has_value()) return std::nullopt;
+  for (const Elf64_Phdr& part : *headers) {
     if (part.p_type == PT_INTERP) facts.interpreter = ReadText(fd, part.p_offset, part.p_filesz);
-    if (part.p_type == PT_DYNAMIC && facts.libraries.empty()) ReadLibraries(fd, part, headers, &facts);
+    if (part.p_type == PT_DYNAMIC && facts.libraries.empty()) ReadLibraries(fd, part, *headers, &facts);
   }
   return facts;
+}
+
+std::map<std::string, uint64_t> FindSymbols(int fd, const std::vector<std::string>& names) {
+  std::map<std::string, uint64_t> found;
+  Elf64_Ehdr header{};
+  const std::optional<std::vector<Elf64_Phdr>> parts = ReadHeaders(fd, &header);
+  if (!parts.has_value() || header.e_shentsize != sizeof(Elf64_Shdr)) return found;
+  std::vector<Elf64_Shdr> sections(header.e_shnum);
+  if (sections.empty() || !ReadAt(fd, header.e_shoff, sections.data(), sections.size() * sizeof(Elf64_Shdr)))
+    return found;
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_type != SHT_DYNSYM && section.sh_type != SHT_SYMTAB) continue;
+    if (section.sh_link >= sections.size()) continue;
+    std::vector<char> texts = ReadTable<char>(fd, sections[section.sh_link]);
+    texts.push_back('\0');
+    for (const Elf64_Sym& symbol : ReadTable<Elf64_Sym>(fd, section)) {
+      if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= texts.size()) continue;
+      const std::string_view text = texts.data() + symbol.st_name;
+      if (std::find(names.begin(), names.end(), text) == names.end()) continue;
+      const std::optional<uint64_t> at = OffsetOfAddress(*parts, symbol.st_value);
+      if (at.has_value()) found.emplace(text, *at);
+    }
+  }
+  return found;
 }
 
 }  // namespace gpuprobe::cli

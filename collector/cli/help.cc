@@ -41,13 +41,13 @@ std::string DefaultOf(const settings::Setting& s) {
   return text;
 }
 
-std::string RangeOf(const settings::Setting& s) {
+}  // namespace
+
+std::string SettingValues(const settings::Setting& s) {
   if (s.kind == settings::Kind::kFlag) return "0 or 1";
   if (s.kind == settings::Kind::kText) return std::string(s.form);
   return absl::StrCat(s.minimum, " to ", s.maximum, s.unit.empty() ? "" : " ", std::string(s.unit));
 }
-
-}  // namespace
 
 std::string EnvironmentText() {
   std::string out = "Environment of the profiled program:\n";
@@ -62,7 +62,7 @@ std::string EnvironmentText() {
 std::string EnvironmentMarkdown() {
   std::string out = "| variable | values | default | meaning |\n|---|---|---|---|\n";
   for (const settings::Setting& s : settings::kSettings) {
-    absl::StrAppend(&out, "| `", std::string(s.name), "` | ", RangeOf(s), " | ",
+    absl::StrAppend(&out, "| `", std::string(s.name), "` | ", SettingValues(s), " | ",
                     s.default_text.empty() ? "" : absl::StrCat("`", DefaultOf(s), "`"), " | ",
                     absl::StrReplaceAll(std::string(s.help), {{"|", "\\|"}, {"<", "&lt;"}}), " |\n");
   }

@@ -17,7 +17,7 @@ namespace gpuprobe::cli {
 namespace {
 
 // Depth of scripts whose interpreter is a script; the kernel follows four.
-constexpr int kDeepestScript = 5;
+constexpr size_t kDeepestScript = 5;
 constexpr size_t kLongestScriptLine = 256;
 
 struct Runtime {
@@ -101,36 +101,57 @@ std::optional<PreloadFinding> CheckElf(const std::string& path, const ElfFacts& 
     return PreloadFinding{PreloadObstacle::kMusl, path, ""};
   }
   for (const std::string& library : facts.libraries) {
-    for (const Runtime& runtime : kRuntimes) {
-      if (BaseName(library).starts_with(runtime.library)) {
-        return PreloadFinding{PreloadObstacle::kSanitizer, path, std::string(runtime.name)};
-      }
-    }
+    if (const std::string_view sanitizer = SanitizerOf(library); !sanitizer.empty())
+      return PreloadFinding{PreloadObstacle::kSanitizer, path, std::string(sanitizer)};
   }
   return std::nullopt;
 }
 
-std::optional<PreloadFinding> CheckFile(const std::string& path, int depth) {
-  const OpenFile file(path);
+// `path`, if it is a script its interpreter, and so on.
+std::vector<std::string> FilesFrom(std::string path) {
+  std::vector<std::string> files;
+  while (!path.empty() && files.size() <= kDeepestScript) {
+    files.push_back(path);
+    const OpenFile file(path);
+    struct stat status {};
+    const std::vector<std::string> script =
+        file.IsProgram(&status) ? ScriptLine(file.fd()) : std::vector<std::string>();
+    path = script.empty() ? "" : ProgramOf(script);
+  }
+  return files;
+}
+
+std::optional<PreloadFinding> CheckFile(const std::vector<std::string>& files) {
+  if (files.empty()) return std::nullopt;
+  const OpenFile file(files.back());
   struct stat status {};
   if (!file.IsProgram(&status)) return std::nullopt;
-  if (const std::optional<ElfFacts> facts = ReadElfFacts(file.fd())) {
-    if (GainsPrivileges(file.fd(), status)) return PreloadFinding{PreloadObstacle::kPrivileges, path, ""};
-    return CheckElf(path, *facts);
-  }
-  const std::vector<std::string> script = ScriptLine(file.fd());
-  if (script.empty() || depth == kDeepestScript) return std::nullopt;
-  return CheckFile(ProgramOf(script), depth + 1);
+  const std::optional<ElfFacts> facts = ReadElfFacts(file.fd());
+  if (!facts.has_value()) return std::nullopt;
+  if (GainsPrivileges(file.fd(), status))
+    return PreloadFinding{PreloadObstacle::kPrivileges, files.back(), ""};
+  return CheckElf(files.back(), *facts);
 }
 
 }  // namespace
 
+std::string_view SanitizerOf(std::string_view library) {
+  for (const Runtime& runtime : kRuntimes) {
+    if (BaseName(library).starts_with(runtime.library)) return runtime.name;
+  }
+  return {};
+}
+
+std::vector<std::string> FilesExecuted(const std::vector<std::string>& command) {
+  return command.empty() ? std::vector<std::string>() : FilesFrom(ProgramOf(command));
+}
+
 std::optional<PreloadFinding> CheckPreload(const std::vector<std::string>& command) {
   if (command.empty()) return std::nullopt;
-  if (auto finding = CheckFile(ProgramOf(command), 0)) return finding;
+  if (auto finding = CheckFile(FilesExecuted(command))) return finding;
   for (size_t i = 1; i < command.size(); ++i) {
     if (command[i].find('/') == std::string::npos) continue;
-    auto finding = CheckFile(command[i], 0);
+    auto finding = CheckFile(FilesFrom(command[i]));
     if (finding.has_value() && finding->obstacle != PreloadObstacle::kPrivileges) return finding;
   }
   return std::nullopt;

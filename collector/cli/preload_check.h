@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpuprobe::cli {
@@ -26,6 +27,13 @@ struct PreloadFinding {
   std::string program;  // the file
   std::string detail;   // of a sanitizer: its name
 };
+
+// The files that executing the words goes through, as execvp finds them: a script, its interpreter, and the
+// program at the end. `env` counts as the program that it executes. Empty: there is no such program.
+std::vector<std::string> FilesExecuted(const std::vector<std::string>& command);
+
+// The sanitizer whose shared runtime a library is, which must be the first; empty: none.
+std::string_view SanitizerOf(std::string_view library);
 
 std::optional<PreloadFinding> CheckPreload(const std::vector<std::string>& command);
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collector/model/steps/step_marker.h"
 
@@ -30,5 +31,8 @@ struct RecordedStepsOption {
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Environment(
       const model::StepMarker& marker) const;
 };
+
+// InvalidArgument if the probe, which knows ranges and counts calls, cannot find the steps of this marker.
+absl::Status CheckProbeMarker(const model::StepMarker& marker);
 
 }  // namespace gpuprobe::cli

@@ -85,12 +85,11 @@ absl::StatusOr<Secret> Secret::Find(const std::string& given) {
       return absl::InvalidArgumentError(absl::StrCat(kVariable, ": ", s.message()));
     return Secret(given, kVariable);
   }
-  const std::string configuration = ConfigurationFolder();
-  if (configuration.empty())
+  const std::string path = File();
+  if (path.empty())
     return absl::NotFoundError(absl::StrCat("there is no home directory for a token file; set ", kVariable,
                                             " to the same secret on every host"));
-  const std::string folder = absl::StrCat(configuration, "/gpuprobe");
-  const std::string path = absl::StrCat(folder, "/", kFile);
+  const std::string folder = fs::path(path).parent_path().string();
   std::error_code error;
   if (!fs::exists(path, error)) {
     if (absl::Status s = MakeTokenFile(folder); !s.ok())
@@ -100,6 +99,11 @@ absl::StatusOr<Secret> Secret::Find(const std::string& given) {
   absl::StatusOr<std::string> token = http::ReadToken(path);
   if (!token.ok()) return token.status();
   return Secret(*std::move(token), path);
+}
+
+std::string Secret::File() {
+  const std::string configuration = ConfigurationFolder();
+  return configuration.empty() ? "" : absl::StrCat(configuration, "/gpuprobe/", kFile);
 }
 
 std::string Secret::Sign(std::string_view purpose, std::string_view text) const {

@@ -27,6 +27,9 @@ class Secret {
   // none.
   static absl::StatusOr<Secret> Find(const std::string& given);
 
+  // Where the file is, or would be; empty: the user has no home directory.
+  static std::string File();
+
   // `purpose` keeps what was signed for one use from being used for another. In hexadecimal.
   std::string Sign(std::string_view purpose, std::string_view text) const;
   bool HasSigned(std::string_view purpose, std::string_view text, std::string_view signature) const;

@@ -1,12 +1,29 @@
 #include "collector/observe/cgroups.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collector/observe/small_file.h"
 
 namespace gpuprobe::observe {
 namespace {
+
+std::optional<std::string> ReadMountInfo() {
+  constexpr size_t kMost = size_t{1} << 20;
+  const int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  std::string text;
+  char bytes[16384];
+  ssize_t n = 0;
+  while (text.size() < kMost && (n = read(fd, bytes, sizeof(bytes))) > 0)
+    text.append(bytes, static_cast<size_t>(n));
+  close(fd);
+  return text;
+}
 
 // Folder of a group, if its hierarchy is mounted and the mount includes the group.
 std::string Folder(const std::map<std::string, CgroupMount>& mounts,
@@ -22,6 +39,35 @@ std::string Folder(const std::map<std::string, CgroupMount>& mounts,
   return "";
 }
 
+// Those of the group and of the groups above it, without the root.
+std::vector<std::string> FoldersUp(const std::map<std::string, CgroupMount>& mounts,
+                                   const std::map<std::string, std::string>& paths,
+                                   const std::string& controller) {
+  std::vector<std::string> folders;
+  std::string folder = Folder(mounts, paths, controller);
+  const size_t top = folder.empty() ? 0 : mounts.at(controller).point.size();
+  while (folders.size() < Cgroups::kMostLevels && folder.size() > top) {
+    folders.push_back(folder);
+    folder.resize(folder.rfind('/'));
+  }
+  return folders;
+}
+
+std::optional<MemoryLimit> MemoryLimitOf(const std::string& folder) {
+  const auto number = [&](const char* file) {
+    return ParseNumber(ReadSmallFile(absl::StrCat(folder, file)).value_or(""));
+  };
+  // Without a limit the older hierarchy has the largest number of pages.
+  constexpr uint64_t kNoLimit = uint64_t{1} << 60;
+  for (const auto& [limit, used] : {std::pair("/memory.max", "/memory.current"),
+                                    std::pair("/memory.limit_in_bytes", "/memory.usage_in_bytes")}) {
+    const std::optional<uint64_t> bytes = number(limit);
+    if (bytes.has_value() && *bytes < kNoLimit)
+      return MemoryLimit{.limit_bytes = *bytes, .used_bytes = number(used).value_or(0)};
+  }
+  return std::nullopt;
+}
+
 std::optional<uint32_t> QuotaOf(const std::string& folder) {
   if (const auto text = ReadSmallFile(folder + "/cpu.max"); text.has_value()) return ParseCpuMax(*text);
   const auto quota = ReadSmallFile(folder + "/cpu.cfs_quota_us");
@@ -32,6 +78,12 @@ std::optional<uint32_t> QuotaOf(const std::string& folder) {
 
 }  // namespace
 
+const std::map<std::string, CgroupMount>& CgroupMounts() {
+  static const auto* mounts =
+      new std::map<std::string, CgroupMount>(ParseCgroupMounts(ReadMountInfo().value_or("")));
+  return *mounts;
+}
+
 Cgroups Cgroups::Open(const std::map<std::string, CgroupMount>& mounts,
                       const std::map<std::string, std::string>& paths) {
   Cgroups groups;
@@ -39,16 +91,26 @@ Cgroups Cgroups::Open(const std::map<std::string, CgroupMount>& mounts,
   groups.freezer_ = Folder(mounts, paths, "freezer");
   groups.memory_ = Folder(mounts, paths, "memory");
   for (const char* controller : {"", "cpu"}) {
-    std::string folder = Folder(mounts, paths, controller);
-    if (folder.empty()) continue;
-    const size_t top = mounts.at(controller).point.size();
-    for (size_t level = 0; level < kMostLevels && folder.size() > top; ++level) {
+    for (const std::string& folder : FoldersUp(mounts, paths, controller)) {
       if (const auto quota = QuotaOf(folder); quota.has_value())
         groups.quotas_.push_back({.folder = folder, .millicpus = *quota});
-      folder.resize(folder.rfind('/'));
     }
   }
+  for (const char* controller : {"", "memory"}) {
+    for (std::string& folder : FoldersUp(mounts, paths, controller))
+      groups.memory_groups_.push_back(std::move(folder));
+  }
   return groups;
+}
+
+std::optional<MemoryLimit> Cgroups::ReadMemoryLimit() const {
+  std::optional<MemoryLimit> tightest;
+  for (const std::string& folder : memory_groups_) {
+    const std::optional<MemoryLimit> limit = MemoryLimitOf(folder);
+    if (limit.has_value() && (!tightest.has_value() || limit->left_bytes() < tightest->left_bytes()))
+      tightest = limit;
+  }
+  return tightest;
 }
 
 CgroupReading Cgroups::Read() const {

@@ -5,6 +5,7 @@
 // are read. Open finds out which groups there are; if the process moves later, only another Open sees it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -25,6 +26,17 @@ struct CgroupReading {
   uint64_t oom_kills = 0;
 };
 
+// The group whose limit leaves the least memory.
+struct MemoryLimit {
+  uint64_t limit_bytes = 0;
+  uint64_t used_bytes = 0;  // by all of the group, with files that the kernel keeps in memory
+
+  uint64_t left_bytes() const { return limit_bytes - std::min(limit_bytes, used_bytes); }
+};
+
+// Where hierarchies are mounted, by controller, as this process sees it; read once.
+const std::map<std::string, CgroupMount>& CgroupMounts();
+
 class Cgroups {
  public:
   // Groups above a process's own that are looked at.
@@ -34,6 +46,8 @@ class Cgroups {
   static Cgroups Open(const std::map<std::string, CgroupMount>& mounts,
                       const std::map<std::string, std::string>& paths);
   CgroupReading Read() const;
+  // nullopt: none has a limit.
+  std::optional<MemoryLimit> ReadMemoryLimit() const;
   bool operator==(const Cgroups&) const = default;
 
  private:
@@ -45,6 +59,7 @@ class Cgroups {
   std::string unified_;  // folders; empty: not seen
   std::string freezer_;
   std::string memory_;
+  std::vector<std::string> memory_groups_;  // from the process's own up
   std::vector<Quota> quotas_;
 };
 

@@ -1,41 +1,47 @@
 #include "collector/observe/gpus_now.h"
 
-#include <future>
 #include <memory>
-#include <system_error>
-#include <thread>
-#include <utility>
 
 #include "collector/observe/nvml.h"
+#include "collector/observe/patience.h"
 
 namespace gpuprobe::observe {
 namespace {
 
-std::vector<GpuNow> Look(const std::string& library) {
-  std::vector<GpuNow> gpus;
-  const std::unique_ptr<Nvml> nvml = Nvml::Load(library.c_str());
-  if (nvml == nullptr) return gpus;
-  for (const Nvml::Device device : nvml->Devices()) {
-    gpus.push_back({.index = static_cast<uint32_t>(gpus.size()),
-                    .utilisation = nvml->Utilisation(device).value_or(0),
-                    .clock_mhz = nvml->SmClockMhz(device).value_or(0),
-                    .power_milliwatts = nvml->PowerMilliwatts(device).value_or(0),
-                    .pids = nvml->ProcessesOn(device)});
+DriverNow Look(const std::string& library) {
+  DriverNow driver;
+  const std::unique_ptr<Nvml> nvml = Nvml::Load(library.c_str(), &driver.error);
+  if (nvml == nullptr) {
+    driver.state =
+        driver.error == Nvml::kNoLibrary ? DriverNow::State::kNoLibrary : DriverNow::State::kRefuses;
+    return driver;
   }
-  return gpus;
+  driver.state = DriverNow::State::kAnswers;
+  driver.version = nvml->DriverVersion();
+  driver.cuda = nvml->CudaVersion().value_or(0);
+  for (const Nvml::Device device : nvml->Devices()) {
+    driver.gpus.push_back({.index = static_cast<uint32_t>(driver.gpus.size()),
+                           .utilisation = nvml->Utilisation(device).value_or(0),
+                           .clock_mhz = nvml->SmClockMhz(device).value_or(0),
+                           .power_milliwatts = nvml->PowerMilliwatts(device).value_or(0),
+                           .pids = nvml->ProcessesOn(device),
+                           .name = nvml->Name(device)});
+  }
+  return driver;
 }
 
 }  // namespace
 
+DriverNow LookAtDriver(std::chrono::milliseconds patience, const std::string& library) {
+  std::optional<DriverNow> driver = Within(patience, [library] { return Look(library); });
+  if (driver.has_value()) return *std::move(driver);
+  DriverNow silent;
+  silent.state = DriverNow::State::kSilent;
+  return silent;
+}
+
 std::vector<GpuNow> LookAtGpus(std::chrono::milliseconds patience, const std::string& library) {
-  const auto promise = std::make_shared<std::promise<std::vector<GpuNow>>>();
-  std::future<std::vector<GpuNow>> gpus = promise->get_future();
-  try {
-    std::thread([promise, library] { promise->set_value(Look(library)); }).detach();
-  } catch (const std::system_error&) {
-    return {};
-  }
-  return gpus.wait_for(patience) == std::future_status::ready ? gpus.get() : std::vector<GpuNow>();
+  return LookAtDriver(patience, library).gpus;
 }
 
 }  // namespace gpuprobe::observe

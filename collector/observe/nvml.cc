@@ -24,6 +24,14 @@ std::optional<T> Ask(Call call, Given... given) {
   return value;
 }
 
+// The same of a text. Empty: absent.
+template <typename Call, typename... Given>
+std::string AskText(Call call, Given... given) {
+  char text[128] = {};
+  if (call == nullptr || call(given..., text, sizeof(text) - 1) != kSuccess) return "";
+  return text;
+}
+
 }  // namespace
 
 struct Nvml::Calls {
@@ -70,6 +78,9 @@ struct Nvml::Calls {
 
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
+  int (*driver_version)(char* text, unsigned size) = nullptr;
+  int (*cuda_version)(int* version) = nullptr;
+  int (*device_name)(Device device, char* text, unsigned size) = nullptr;
   int (*find)(const char* uuid, Device* device) = nullptr;
   int (*count)(unsigned* count) = nullptr;
   int (*at)(unsigned index, Device* device) = nullptr;
@@ -115,6 +126,9 @@ struct Nvml::Calls {
     };
     bind(init, "nvmlInit_v2");
     bind(shutdown, "nvmlShutdown");
+    bind(driver_version, "nvmlSystemGetDriverVersion");
+    bind(cuda_version, "nvmlSystemGetCudaDriverVersion_v2");
+    bind(device_name, "nvmlDeviceGetName");
     bind(find, "nvmlDeviceGetHandleByUUID");
     bind(count, "nvmlDeviceGetCount_v2");
     bind(at, "nvmlDeviceGetHandleByIndex_v2");
@@ -144,12 +158,15 @@ struct Nvml::Calls {
 
 Nvml::Nvml() : calls_(std::make_unique<Calls>()) {}
 
-std::unique_ptr<Nvml> Nvml::Load(const char* library) {
+std::unique_ptr<Nvml> Nvml::Load(const char* library, int* error) {
+  int ignored = 0;
+  int& failed = error == nullptr ? ignored : *error;
+  failed = kNoLibrary;
   void* const loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) return nullptr;
   std::unique_ptr<Nvml> nvml(new Nvml);
   nvml->calls_->Bind(loaded);
-  if (nvml->calls_->init == nullptr || nvml->calls_->init() != kSuccess) {
+  if (nvml->calls_->init == nullptr || (failed = nvml->calls_->init()) != kSuccess) {
     nvml->calls_->shutdown = nullptr;
     return nullptr;
   }
@@ -164,6 +181,9 @@ Nvml::~Nvml() {
 std::optional<Nvml::Device> Nvml::Find(const std::string& uuid) const {
   return Ask<Device>(calls_->find, uuid.c_str());
 }
+std::string Nvml::DriverVersion() const { return AskText(calls_->driver_version); }
+std::optional<uint32_t> Nvml::CudaVersion() const { return Ask<int>(calls_->cuda_version); }
+std::string Nvml::Name(Device device) const { return AskText(calls_->device_name, device); }
 std::vector<Nvml::Device> Nvml::Devices() const {
   std::vector<Device> devices;
   const unsigned count = Ask<unsigned>(calls_->count).value_or(0);

@@ -21,8 +21,10 @@ class Nvml {
  public:
   using Device = struct NvmlDevice*;
 
-  // nullptr: there is none, or it cannot be used. It stays loaded for good.
-  static std::unique_ptr<Nvml> Load(const char* library = "libnvidia-ml.so.1");
+  // nullptr: there is none, or it cannot be used: `error`, if given, is then kNoLibrary or NVML's own number.
+  // It stays loaded for good.
+  static constexpr int kNoLibrary = -1;
+  static std::unique_ptr<Nvml> Load(const char* library = "libnvidia-ml.so.1", int* error = nullptr);
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml();
@@ -30,8 +32,12 @@ class Nvml {
   // "GPU-...", or "MIG-...", of which little is known.
   std::optional<Device> Find(const std::string& uuid) const;
 
+  std::string DriverVersion() const;            // "580.65.06"; empty: not known
+  std::optional<uint32_t> CudaVersion() const;  // the newest that the driver supports: 13000 is 13.0
+
   // All that this process may see, in NVML's order, which is nvidia-smi's.
   std::vector<Device> Devices() const;
+  std::string Name(Device device) const;  // "NVIDIA H100 80GB HBM3"; empty: not known
   // Processes that have a context there. Slow (milliseconds): not for a loop.
   std::vector<pid_t> ProcessesOn(Device device) const;
 

@@ -35,25 +35,6 @@ constexpr uint64_t kPidfdInfoExit = 1U << 3;
 
 uint64_t Difference(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
 
-std::optional<std::string> ReadMountInfo() {
-  constexpr size_t kMost = size_t{1} << 20;
-  const int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  std::string text;
-  char bytes[16384];
-  ssize_t n = 0;
-  while (text.size() < kMost && (n = read(fd, bytes, sizeof(bytes))) > 0)
-    text.append(bytes, static_cast<size_t>(n));
-  close(fd);
-  return text;
-}
-
-const std::map<std::string, CgroupMount>& Mounts() {
-  static const auto* mounts =
-      new std::map<std::string, CgroupMount>(ParseCgroupMounts(ReadMountInfo().value_or("")));
-  return *mounts;
-}
-
 // Whether /proc belongs to our pid namespace, in which the kernel gives us the pids of others.
 bool ProcIsOurs() {
   char link[32];
@@ -187,7 +168,8 @@ void ProcessObserver::LookAtThreads(v1::ProcessObservation& observation) {
 void ProcessObserver::LookAtGroups(v1::ProcessObservation& observation) {
   const bool anew = looks_ % kChooseEvery == 0;
   if (anew) {
-    Cgroups groups = Cgroups::Open(Mounts(), ParseCgroups(ReadSmallFile(folder_, "cgroup").value_or("")));
+    Cgroups groups =
+        Cgroups::Open(CgroupMounts(), ParseCgroups(ReadSmallFile(folder_, "cgroup").value_or("")));
     // The counters of other groups start from other values.
     if (!(groups == groups_)) {
       groups_ = std::move(groups);

@@ -43,21 +43,6 @@ HostAndPort SplitHost(const std::string& text) {
   return {.host = text.substr(0, colon), .port = text.substr(colon + 1)};
 }
 
-// The value of the first option of this name, with "-" or "_" in it: "--rdzv-endpoint n1",
-// "--rdzv_endpoint=n1".
-std::string OptionOf(const std::vector<std::string>& command, std::string_view name) {
-  for (size_t i = 0; i < command.size(); ++i) {
-    std::string given = command[i].substr(0, command[i].find('='));
-    for (size_t k = 2; k < given.size(); ++k) {
-      if (given[k] == '_') given[k] = '-';
-    }
-    if (given != name) continue;
-    if (given.size() < command[i].size()) return command[i].substr(given.size() + 1);
-    return i + 1 < command.size() ? command[i + 1] : "";
-  }
-  return "";
-}
-
 std::string ValueOf(Lookup variable, const char* name) {
   const char* text = variable(name);
   return text == nullptr ? "" : text;
@@ -113,6 +98,19 @@ std::string NameOfOwnJob(const std::vector<std::string>& command) {
 bool IsLoopback(const std::string& host) { return host == "localhost" || http::NamesLoopback(host); }
 
 }  // namespace
+
+std::string OptionOf(const std::vector<std::string>& command, std::string_view name) {
+  for (size_t i = 0; i < command.size(); ++i) {
+    std::string given = command[i].substr(0, command[i].find('='));
+    for (size_t k = 2; k < given.size(); ++k) {
+      if (given[k] == '_') given[k] = '-';
+    }
+    if (given != name) continue;
+    if (given.size() < command[i].size()) return command[i].substr(given.size() + 1);
+    return i + 1 < command.size() ? command[i + 1] : "";
+  }
+  return "";
+}
 
 std::string FirstNode(const std::string& list) {
   const size_t bracket = list.find('[');

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -23,6 +24,10 @@ inline constexpr char kHubVariable[] = "GPUPROBE_HUB";
 absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(
     const std::vector<std::string>& command, absl::FunctionRef<const char*(const char* name)> variable,
     bool spans_hosts);
+
+// The value of the first option of this name, given with "-" and looked for with "-" or "_" in it:
+// "--rdzv-endpoint n1", "--rdzv_endpoint=n1". Empty: there is none.
+std::string OptionOf(const std::vector<std::string>& command, std::string_view name);
 
 // "n1" of "n[1-4,7],m3": the first of Slurm's list of nodes.
 std::string FirstNode(const std::string& list);

@@ -7,6 +7,7 @@
 #include <cuda.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -193,6 +194,19 @@ NVML_API(nvmlDeviceGetComputeRunningProcesses_v3, Device device, unsigned* count
   *count = static_cast<unsigned>(pids.size());
   if (*count > room) return kInsufficientSize;
   for (unsigned i = 0; i < *count; ++i) processes[i] = {pids[i], 0, 0, 0};
+  return kSuccess;
+}
+
+constexpr unsigned kLongestText = 96;
+
+NVML_API(nvmlSystemGetDriverVersion, char* text, unsigned size) {
+  return std::snprintf(text, std::min(size, kLongestText), "580.65.06") > 0 ? kSuccess : kInvalidArgument;
+}
+
+NVML_API(nvmlDeviceGetName, Device device, char* text, unsigned size) {
+  unsigned ordinal = 0;
+  if (!OrdinalOf(device, &ordinal) || text == nullptr) return kInvalidArgument;
+  std::snprintf(text, std::min(size, kLongestText), "%s", gpusim::FactsOfDevice(ordinal).name);
   return kSuccess;
 }
 
