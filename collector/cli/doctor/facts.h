@@ -151,7 +151,8 @@ struct ProcessFacts {
   std::string unreadable;  // why not, with the remedy
   std::string probe;       // path of the libgpuprobe.so that is mapped; empty: none
   bool probe_is_ours = false;
-  bool has_thread = false;  // the probe's own
+  bool has_thread = false;    // the probe's own
+  pid_t recorded_parent = 0;  // that forked it, and has the thread; 0: none
   std::optional<bool> connected;
   bool has_driver = false;
   std::string cupti;  // path

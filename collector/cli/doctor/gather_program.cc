@@ -23,6 +23,7 @@
 #include "collector/cli/doctor/gather.h"
 #include "collector/cli/doctor/thresholds.h"
 #include "collector/cli/stacks_screen.h"
+#include "collector/observe/patience.h"
 #include "collector/observe/proc_text.h"
 #include "collector/observe/process_stacks.h"
 #include "collector/observe/process_start.h"
@@ -186,6 +187,18 @@ void NoteMapped(const std::string& path, ProcessFacts* process) {
   }
 }
 
+// Its file system may not answer.
+CommandFacts LookAtCommandSoon(const std::vector<std::string>& words, size_t gpus) {
+  std::optional<CommandFacts> command =
+      observe::Within(kPatience, [words, gpus] { return LookAtCommand(words, gpus); });
+  if (command.has_value()) return *std::move(command);
+  CommandFacts silent;
+  silent.words = words;
+  silent.files = {words.front()};
+  silent.error = ETIMEDOUT;
+  return silent;
+}
+
 }  // namespace
 
 Variables OwnVariables() { return observe::VariablesOf(getpid()); }
@@ -297,6 +310,10 @@ ProcessFacts LookAtProcess(pid_t pid, const std::string& own_library) {
   process.probe_is_ours = !own_library.empty() && SameFile(root + process.probe, own_library);
   process.has_thread = HasOwnThread(pid);
   if (process.has_thread) process.connected = IsConnected(pid);
+  if (status.has_value() && !process.has_thread &&
+      SameFile(folder + "/exe", absl::StrCat("/proc/", status->parent, "/exe")) &&
+      HasOwnThread(static_cast<pid_t>(status->parent)))
+    process.recorded_parent = static_cast<pid_t>(status->parent);
   if (const int fd = open((folder + "/exe").c_str(), O_RDONLY | O_CLOEXEC); fd >= 0) {
     process.has_nccl = !FindSymbols(fd, {kNcclFunction}).empty();
     close(fd);
@@ -314,9 +331,9 @@ Facts GatherForCommand(const std::vector<std::string>& words, const std::string&
   const Variables variables = OwnVariables();
   facts.library = LookAtLibrary();
   facts.gpus = LookAtGpus();
-  if (!words.empty()) facts.command = LookAtCommand(words, facts.gpus->driver.gpus.size());
+  if (!words.empty()) facts.command = LookAtCommandSoon(words, facts.gpus->driver.gpus.size());
   facts.environment = LookAtEnvironment(variables, words, "");
-  facts.cupti = LookAtCupti(facts);
+  facts.cupti = observe::Within(kPatience, [facts] { return LookAtCupti(facts); });
   facts.sandbox = LookAtSandbox();
   facts.limits = LookAtLimits();
   facts.sockets = LookAtSockets(variables, facts.user);

@@ -20,8 +20,9 @@ constexpr mode_t kOthers = 0077;
 // "for 25 hours of a rank ..."
 std::string RankHours(uint64_t bytes) {
   const double hours = static_cast<double>(bytes) / (kRecordsPerSecond * kBytesPerRecord * kSecondsInHour);
-  return absl::StrCat(hours < 10 ? absl::StrFormat("%.1f", hours) : analysis::Count(static_cast<uint64_t>(hours)),
-                      " rank-hours at 5,000 records a second");
+  return absl::StrCat(
+      hours < 10 ? absl::StrFormat("%.1f", hours) : analysis::Count(static_cast<uint64_t>(hours)),
+      " rank-hours at 5,000 records a second");
 }
 
 void JudgeDescriptors(const LimitFacts& limits, Checks& checks) {
@@ -332,9 +333,11 @@ void JudgeHosts(const Facts& facts, Checks& checks) {
   if (!hosts.spans_hosts && !hosts.wants_hub) return;
   JudgeToken(facts, checks);
   if (!hosts.no_hub.empty()) {
-    checks.push_back({"hosts", State::kWarning,
-                      absl::StrCat("no hub answers at ", hosts.hub, ": ", hosts.no_hub),
-                      "Start gpuprobe hub there, open TCP port 9461, or set GPUPROBE_HUB=off."});
+    // In a job of several hosts, the gpuprobe run on the named one may be it.
+    checks.push_back({"hosts", hosts.spans_hosts ? State::kNote : State::kWarning,
+                      absl::StrCat("no hub answers at ", hosts.hub, ": ", hosts.no_hub,
+                                   hosts.spans_hosts ? "; it may come with the job" : ""),
+                      "Start gpuprobe hub there, open its TCP port (9461), or set GPUPROBE_HUB=off."});
   } else if (!hosts.hub.empty()) {
     checks.push_back({"hosts", State::kOk, absl::StrCat("something answers at ", hosts.hub), ""});
   }

@@ -271,8 +271,9 @@ void JudgeCommand(const CommandFacts& command, Checks& checks) {
     return;
   }
   if (!command.elf.has_value()) {
-    checks.push_back({"command", State::kProblem, absl::StrCat(file, " is neither a program nor a script"),
-                      "Let its first line name the interpreter (#!/bin/sh), or start that with it."});
+    checks.push_back({"command", State::kProblem,
+                      absl::StrCat(file, " is neither a program nor a script whose interpreter is there"),
+                      "Let its first line name an interpreter (#!/bin/sh), or name that in front of it."});
     return;
   }
   if (!command.missing_loader.empty()) {
@@ -384,6 +385,11 @@ void JudgeProcess(const Facts& facts, Checks& checks) {
              process.has_driver ? "" : "; it has not started CUDA either"),
          absl::StrCat("See what it does with gpuprobe look ", pid, " or gpuprobe stacks ", pid, ", or ",
                       kAnew, ".")});
+  } else if (process.recorded_parent != 0) {
+    checks.push_back({"recording", State::kNote,
+                      absl::StrCat("it was forked by pid ", process.recorded_parent,
+                                   ", which is recorded; children are not"),
+                      "Nothing needs to be done: what CUDA has set up cannot be used in such a child."});
   } else if (!process.has_driver) {
     checks.push_back({"recording", State::kNote,
                       absl::StrCat(process.probe, " is loaded and waits: the program has not started CUDA"),

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -266,6 +267,49 @@ TEST_F(PreloadCheckTest, AScriptIsItsInterpreter) {
   EXPECT_FALSE(CheckPreload({Program("empty", "#!")}).has_value());
   EXPECT_FALSE(CheckPreload({Program("round", "#!" + dir_.File("round") + "\n")}).has_value());
   EXPECT_FALSE(CheckPreload({Program("long", "#!" + std::string(5000, 'x'))}).has_value());
+}
+
+TEST_F(PreloadCheckTest, FilesThatExecutingGoesThrough) {
+  const std::string plain = Program("plain", Bytes({}));
+  const std::string inner = Program("inner", "#!" + plain + "\n");
+  const std::string outer = Program("outer", "#!/usr/bin/env " + inner + "\n");
+  EXPECT_THAT(FilesExecuted({outer, "--option"}), ElementsAre(outer, inner, plain));
+  EXPECT_THAT(FilesExecuted({Program("lost", "#!/nowhere/sh\n")}),
+              ElementsAre(dir_.File("lost"), "/nowhere/sh"));
+  EXPECT_TRUE(FilesExecuted({"no-such-program"}).empty());
+  EXPECT_TRUE(FilesExecuted({}).empty());
+  EXPECT_LE(FilesExecuted({Program("round", "#!" + dir_.File("round") + "\n")}).size(), 6u) << "it ends";
+}
+
+TEST(FindSymbols, WhatAFileDefines) {
+  const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  const auto found = FindSymbols(fd, {"main", "no_such_symbol", "malloc"});
+  close(fd);
+  EXPECT_TRUE(found.contains("main"));
+  EXPECT_FALSE(found.contains("no_such_symbol"));
+}
+
+TEST(FindSymbols, DamagedFiles) {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::string image(size_t{1} << 16, '\0');
+  file.read(image.data(), static_cast<std::streamsize>(image.size()));
+  std::mt19937 random(7);
+  for (int i = 0; i < 300; ++i) {
+    std::string damaged = image;
+    Elf64_Ehdr header;
+    std::memcpy(&header, damaged.data(), sizeof header);
+    header.e_shoff = random() % damaged.size();  // sections of whatever is there
+    header.e_shnum = static_cast<uint16_t>(random());
+    std::memcpy(damaged.data(), &header, sizeof header);
+    for (int k = 0; k < 20; ++k)
+      damaged[sizeof header + random() % (damaged.size() - sizeof header)] = static_cast<char>(random());
+    const int fd = memfd_create("damaged", MFD_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(write(fd, damaged.data(), damaged.size()), static_cast<ssize_t>(damaged.size()));
+    FindSymbols(fd, {"main"});
+    close(fd);
+  }
 }
 
 TEST_F(PreloadCheckTest, ProgramsBehindALauncherCount) {
