@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "collector/model/steps/step_marker.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
 }
 

@@ -169,6 +169,9 @@ class Machine(DoctorTest):
         self.only(json.loads(finished.stdout)["checks"], "GPUs", "problem", 'CUDA_VISIBLE_DEVICES="" hides all GPUs', "Unset it")
         self.only(self.ask(env={"CUDA_VISIBLE_DEVICES": "0,7"}), "GPUs", "warning", r"there is no GPU 7 here, so CUDA sees 1 of the 2", "name the GPUs")
 
+    def test_more_ranks_than_gpus(self):
+        self.find(self.ask("--", self.script("torchrun", "#!/bin/sh\n"), "--nproc-per-node=8", "train.py"), "GPUs", "warning", "^4 for 8 ranks", "as many ranks")
+
     def test_gpus_that_are_in_use(self):
         with open(self.path("health"), "w", encoding="utf-8") as file:
             file.write(f"2 process {os.getpid()}\n")
@@ -294,10 +297,10 @@ class Environment(DoctorTest):
     def test_settings(self):
         for env, state, fact, remedy in (
                 ({"GPUPROBE_FLUSHMS": "100"}, "warning", "there is no setting GPUPROBE_FLUSHMS", r"^Did you mean GPUPROBE_FLUSH_MS\?$"),
-                ({"GPUPROBE_FLUSH_MS": "5"}, "warning", "GPUPROBE_FLUSH_MS=5 is ignored", "10 to 60000 ms"),
-                ({"GPUPROBE_KINDS": "kernels,nickel"}, "warning", "GPUPROBE_KINDS=kernels,nickel is ignored", "a list of kernels"),
-                ({"GPUPROBE_RANKS": "4-2"}, "warning", "GPUPROBE_RANKS=4-2 is ignored", "ascending ranks"),
-                ({"GPUPROBE_STEP_MARKER": "step"}, "warning", "GPUPROBE_STEP_MARKER=step is ignored", "nvtx:NAME"),
+                ({"GPUPROBE_FLUSH_MS": "5"}, "warning", "GPUPROBE_FLUSH_MS=5 cannot be used", "10 to 60000 ms"),
+                ({"GPUPROBE_KINDS": "kernels,nickel"}, "warning", "GPUPROBE_KINDS=kernels,nickel cannot be used", "a list of kernels"),
+                ({"GPUPROBE_RANKS": "4-2"}, "warning", "GPUPROBE_RANKS=4-2 cannot be used", "ascending ranks"),
+                ({"GPUPROBE_STEP_MARKER": "step"}, "warning", "GPUPROBE_STEP_MARKER=step cannot be used", "nvtx:NAME"),
                 ({"GPUPROBE_START_STEP": "3"}, "warning", "GPUPROBE_START_STEP=3 is ignored", "--step-marker"),
                 ({"GPUPROBE_START_AFTER_S": "9", "GPUPROBE_STOP_AFTER_S": "4"}, "warning", "GPUPROBE_STOP_AFTER_S=4 is ignored", "greater than GPUPROBE_START_AFTER_S"),
                 ({"GPUPROBE_HUB": "host:port"}, "problem", "GPUPROBE_HUB must be HOST", "Name a host"),
@@ -313,7 +316,7 @@ class Environment(DoctorTest):
 
     def test_the_secret_is_not_printed(self):
         finished = self.run_program([GPUPROBE, "doctor"], env={"GPUPROBE_HUB_TOKEN": "short-secret"}, devices=GPUS)
-        self.assertIn(b"GPUPROBE_HUB_TOKEN is ignored", finished.stdout)
+        self.assertIn(b"GPUPROBE_HUB_TOKEN cannot be used", finished.stdout)
         self.assertNotIn(b"short-secret", finished.stdout + finished.stderr)
 
     def test_another_tool_is_injected(self):
@@ -370,7 +373,7 @@ class Host(DoctorTest):
     def test_fewer_cpus_than_ranks(self):
         torchrun = self.script("torchrun", "#!/bin/sh\n")
         launcher = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
-        self.only(self.ask("--", torchrun, "--nproc-per-node", "8", "train.py", launcher=launcher), "CPUs", "warning", "^1 for 8 ranks: fewer than one for each", "taskset")
+        self.only(self.ask("--", torchrun, "--nproc-per-node", "3", "train.py", launcher=launcher), "CPUs", "warning", "^1 for 3 ranks: fewer than one for each", "taskset")
         self.only(self.ask("--", torchrun, "--nproc_per_node=gpu", "train.py", launcher=launcher), "CPUs", "warning", f"^1 for {GPUS} ranks", "taskset")
         env = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
         self.only(self.ask(launcher=launcher, env=env), "CPUs", "warning", "^1 for 2 ranks", "taskset")
@@ -518,6 +521,10 @@ class Processes(DoctorTest):
         program = self.start([DDP_TRAIN, "--steps", "1000000"], env={"GPUPROBE_FLUSHMS": "1"})
         checks = harness.wait_until(lambda: next((c for c in [self.ask(program.pid)] if any(check["subject"] == "NCCL" for check in c)), None), "program that communicates")
         self.find(checks, "recording", "warning", "^it is not recorded: libgpuprobe.so is not in it", f"gpuprobe look {program.pid} or gpuprobe stacks {program.pid}.* under gpuprobe run")
+        with open(self.path("health"), "w", encoding="utf-8") as file:
+            file.write(f"2 process {program.pid}\n")
+        facts = [check["fact"] for check in self.ask(program.pid, env={"GPUSIM_HEALTH": self.path("health")})]
+        self.assertIn(f"{program.pid}: {DDP_TRAIN} --steps 1000000, on GPU 2", facts)
         self.find(checks, "settings", "warning", "GPUPROBE_FLUSHMS", "GPUPROBE_FLUSH_MS")  # in its environment, not in ours
 
     def test_one_whose_collector_has_gone(self):

@@ -101,12 +101,12 @@ std::vector<std::string> PathsOf(const std::map<std::string, std::string>& varia
 // As the loader finds it for a program that opens it by this name.
 std::string OnLoaderPath(const std::string& soname, const ProgramLibraries& program) {
   for (const std::string& folder : PathsOf(program.variables, "LD_LIBRARY_PATH")) {
-    const std::string path = absl::StrCat(folder, "/", soname);
+    std::string path = absl::StrCat(folder, "/", soname);
     if (Exists(path)) return path;
   }
   if (std::string cached = InLoaderCache(soname); !cached.empty() && Exists(cached)) return cached;
   for (const char* folder : {"/lib64", "/usr/lib64", "/lib", "/usr/lib"}) {
-    const std::string path = absl::StrCat(folder, "/", soname);
+    std::string path = absl::StrCat(folder, "/", soname);
     if (Exists(path)) return path;
   }
   return "";
@@ -118,10 +118,9 @@ std::string Needed(std::string_view prefix, const ProgramLibraries& program) {
     if (!soname.starts_with(prefix)) continue;
     const std::vector<std::string> folders = absl::StrSplit(program.search_path, ':', absl::SkipEmpty());
     for (const std::string& folder : folders) {
-      const std::string path = absl::StrCat(
-          absl::StrReplaceAll(folder,
-                              {{"$ORIGIN", Folder(program.program)}, {"${ORIGIN}", Folder(program.program)}}),
-          "/", soname);
+      std::string path = absl::StrCat(absl::StrReplaceAll(folder, {{"$ORIGIN", Folder(program.program)},
+                                                                   {"${ORIGIN}", Folder(program.program)}}),
+                                      "/", soname);
       if (Exists(path)) return path;
     }
     return OnLoaderPath(soname, program);

@@ -75,6 +75,13 @@ void ReadProgram(const std::string& path, CommandFacts* command) {
   command->has_nccl = !FindSymbols(fd, {kNcclFunction}).empty();
 }
 
+int ErrorOfExecuting(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return errno;
+  if (!S_ISREG(status.st_mode)) return EISDIR;
+  return faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0 ? 0 : errno;
+}
+
 // 0 for a library of this machine; ENOENT, EACCES, or ENOEXEC for anything else.
 int ErrorOfLibrary(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -232,14 +239,7 @@ CommandFacts LookAtCommand(const std::vector<std::string>& words, size_t gpus) {
   command.ranks = RanksOf(words, gpus);
   if (command.files.empty()) return command;
   const std::string& file = command.files.back();
-  struct stat status {};
-  if (stat(file.c_str(), &status) != 0) {
-    command.error = errno;
-  } else if (!S_ISREG(status.st_mode)) {
-    command.error = EISDIR;
-  } else if (faccessat(AT_FDCWD, file.c_str(), X_OK, AT_EACCESS) != 0) {
-    command.error = errno;
-  }
+  command.error = ErrorOfExecuting(file);
   if (command.error != 0) return command;
   command.obstacle = CheckPreload(words);
   command.is_python = Base(file).starts_with("python");

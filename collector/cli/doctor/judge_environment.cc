@@ -92,10 +92,10 @@ void JudgeSetting(const std::string& name, const std::string& value, Checks& che
                                       : absl::StrCat("Did you mean ", nearest, "?")});
   } else if (!IsWell(*setting, value)) {
     const bool secret = name == "GPUPROBE_HUB_TOKEN";
-    checks.push_back(
-        {kSettings, State::kWarning,
-         absl::StrCat(name, secret ? "" : absl::StrCat("=", value), " is ignored: its form is wrong"),
-         absl::StrCat("Give it ", SettingValues(*setting), ".")});
+    checks.push_back({kSettings, State::kWarning,
+                      secret ? absl::StrCat(name, " cannot be used")
+                             : absl::StrCat(name, "=", value, " cannot be used, so the default holds"),
+                      absl::StrCat("Give it ", SettingValues(*setting), ".")});
   }
 }
 

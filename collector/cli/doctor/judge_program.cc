@@ -154,6 +154,16 @@ void JudgeGpuUse(const Facts& facts, Checks& checks) {
                     "Times are those of shared GPUs; gpuprobe look shows what these programs do."});
 }
 
+// NCCL refuses two ranks of a communicator on one GPU.
+void JudgeShares(const Facts& facts, Checks& checks) {
+  const int gpus = static_cast<int>(facts.gpus->driver.gpus.size());
+  const int ranks = RanksHere(facts);
+  if (ranks <= gpus) return;
+  checks.push_back({"GPUs", State::kWarning,
+                    absl::StrCat(gpus, " for ", ranks, " ranks: some share one, which NCCL refuses"),
+                    "Start as many ranks as there are GPUs."});
+}
+
 // Whether the program feels what the probe leaves out for this defect, and how much it matters.
 std::optional<State> Felt(const Facts& facts, cupti::Precaution precaution) {
   switch (precaution) {
@@ -183,6 +193,17 @@ std::string CuptiText(const CuptiLibrary& library) {
   if (text.empty()) text = "a release that the file does not tell";
   if (!library.package.empty()) absl::StrAppend(&text, " (package ", library.package, ")");
   return absl::StrCat(text, ", ", library.path, library.origin.empty() ? "" : ", ", library.origin);
+}
+
+// ", on GPU 2"; empty: NVML knows of none.
+std::string UsedGpus(const Facts& facts) {
+  std::vector<std::string> used;
+  if (!facts.gpus.has_value()) return "";
+  for (const observe::GpuNow& gpu : facts.gpus->driver.gpus) {
+    if (std::find(gpu.pids.begin(), gpu.pids.end(), facts.process->pid) != gpu.pids.end())
+      used.push_back(absl::StrCat(gpu.index));
+  }
+  return used.empty() ? "" : absl::StrCat(", on GPU ", absl::StrJoin(used, ", "));
 }
 
 constexpr char kWithoutCupti[] = "no GPU times of kernels, copies and collectives are recorded";
@@ -333,6 +354,7 @@ void JudgeGpus(const Facts& facts, Checks& checks) {
   }
   checks.push_back({"GPUs", State::kOk, GpuNames(driver.gpus), ""});
   JudgeGpuUse(facts, checks);
+  JudgeShares(facts, checks);
   if (facts.environment.has_value()) JudgeVisibleDevices(facts, driver.gpus.size(), checks);
 }
 
@@ -375,7 +397,7 @@ void JudgeProcess(const Facts& facts, Checks& checks) {
          "Run gpuprobe doctor as root, or as the user whose process it is."});
     return;
   }
-  checks.push_back({"process", State::kOk, absl::StrCat(pid, ": ", process.command), ""});
+  checks.push_back({"process", State::kOk, absl::StrCat(pid, ": ", process.command, UsedGpus(facts)), ""});
   constexpr char kAnew[] = "start it anew under gpuprobe run to record it";
   if (process.probe.empty()) {
     checks.push_back(

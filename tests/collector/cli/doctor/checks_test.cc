@@ -116,6 +116,18 @@ TEST(DoctorChecks, Drivers) {
   EXPECT_THAT(Diagnose(facts)[0].fact, HasSubstr("of different versions"));
 }
 
+TEST(DoctorChecks, AGpuForEachRank) {
+  const auto states = [](const char* ranks) {
+    Facts facts = WithDriver(13000, 4);
+    facts.environment.emplace();
+    facts.environment->variables = {
+        {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "64"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", ranks}};
+    return StatesOf(Diagnose(facts));
+  };
+  EXPECT_EQ(states("4"), "");
+  EXPECT_EQ(states("5"), "warning");
+}
+
 TEST(DoctorChecks, VisibleDevices) {
   const auto states = [](const std::string& visible) {
     Facts facts = WithDriver(13000, 4);
