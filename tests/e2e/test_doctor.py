@@ -20,6 +20,8 @@ PLAIN_USER = 54321
 OTHER_USER = 54322
 ADDRESS_SANITIZED = os.path.join(BUILD, "tests", "e2e", "copies_address")
 STATIC_PROGRAM = os.path.join(BUILD, "tests", "e2e", "child_view")
+REAL_CUPTI = os.environ.get("GPUPROBE_TEST_CUPTI") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gpuprobe", "cupti")
+RELEASES = {18: "11.8 to 12.1", 20: "12.2", 21: "12.3", 22: "12.4", 23: "12.5", 24: "12.6", 26: "12.8", 27: "12.9", 28: "12.9 Update 1"}
 WORSE = ("warning", "problem")
 
 
@@ -215,6 +217,30 @@ class Machine(DoctorTest):
         self.assertEqual([check["state"] for check in self.ask(*command) if check["subject"] == "CUPTI"], ["ok"])
         os.makedirs(os.path.join(site, "torch", "lib"))
         self.only(self.ask(*command), "CUPTI", "warning", r"^13\.0 \(package 13\.0\.48\), .*/site-packages/nvidia/cuda_cupti/lib/libcupti\.so\.13, PyTorch loads it", "Update CUPTI")
+
+
+    @unittest.skipUnless(os.path.isdir(REAL_CUPTI), "no real CUPTI: scripts/cupti-env.sh")
+    def test_the_release_of_real_ones_is_what_they_answer(self):
+        """It is read from the file; the process has called it."""
+        script = ("import ctypes, sys, time\nlibrary, answer = ctypes.CDLL(sys.argv[1]), ctypes.c_uint(0)\n"
+                  "error = library.cuptiGetVersion(ctypes.byref(answer))\nopen(sys.argv[2], 'w').write(f'{error} {answer.value}\\n')\ntime.sleep(1000)")
+        for release in sorted(os.listdir(REAL_CUPTI)):
+            folder = os.path.join(REAL_CUPTI, release, "lib")
+            names = [name for name in os.listdir(folder) if name.startswith("libcupti.so.")] if os.path.isdir(folder) else []
+            if not names:
+                continue
+            with self.subTest(release=release):
+                answer = self.path(release)
+                program = self.start([sys.executable, "-c", script, os.path.join(folder, names[0]), answer])
+                harness.wait_until(lambda: os.path.exists(answer) and harness.read_file(answer).endswith(b"\n"), "answer")
+                error, version = map(int, harness.read_file(answer).split())
+                facts = [check["fact"] for check in self.ask(program.pid) if check["subject"] == "CUPTI"]
+                if error == 0:
+                    self.assertTrue(facts[0].startswith(RELEASES.get(version) or f"{version // 10000}.{version // 100 % 100}"), f"{version}: {facts}")
+                    self.assertEqual(f" Update {version % 100}" in facts[0].partition(",")[0], version >= 130000 and version % 100 > 0)
+                else:  # from 13.3 on it asks the driver
+                    self.assertTrue(facts[0].startswith("13.3 or newer, "), facts)
+                program.kill()
 
 
 class Library(DoctorTest):
