@@ -576,9 +576,16 @@ class Processes(DoctorTest):
         def worker():
             return next((pid for pid in harness.all_pids() if harness.read_proc(pid, "stat").rpartition(b")")[2].split()[1:2] == [str(rank).encode()]), None)
 
+        self.assertIn(f"gpuprobe stacks {rank} reads those of its Python {sys.version_info[0]}.{sys.version_info[1]}", [check["fact"] for check in self.ask(rank)])
         self.only(self.await_state(harness.wait_until(worker, "worker"), "forked by"), "recording", "note", f"it was forked by pid {rank}, which is recorded", "Nothing needs")
         job.signal(signal.SIGTERM)
         job.wait()
+
+    def test_another_tool_is_in_it(self):
+        tool = self.path("libToolsInjection64.so")
+        shutil.copy(os.path.join(BUILD, "tests", "e2e", "cupti_17", "libcupti.so.11.7"), tool)
+        program = self.start(["sleep", "1000"], env={"LD_PRELOAD": tool})
+        self.find(self.await_state(program.pid, "libToolsInjection64"), "other tools", "note", f"^loaded: {tool}$", "one of them at a time")
 
     @needs_root
     def test_one_of_another_user(self):

@@ -21,8 +21,6 @@ struct Check {
   State state = State::kOk;
   std::string fact;
   std::string remedy;  // a sentence; empty: kOk
-
-  bool operator==(const Check&) const = default;
 };
 using Checks = std::vector<Check>;
 

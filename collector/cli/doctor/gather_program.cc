@@ -41,15 +41,15 @@ constexpr char kNcclFunction[] = "ncclAllReduce";
 constexpr char kProbe[] = "libgpuprobe";
 constexpr char kThread[] = "gpuprobe";
 
-// Libraries that other profilers put into a process: Nsight Systems, Nsight Compute, DLProf and their like.
+// Libraries that other tools put into a process: Nsight Systems, Nsight Compute, compute-sanitizer, Score-P,
+// TAU.
 constexpr const char* kTools[] = {"libToolsInjection",
                                   "libcuda-injection",
                                   "libInterceptorInjection",
                                   "libTreeLauncher",
-                                  "libnsys",
-                                  "libdcgm_profiling",
+                                  "libsanitizer-collection",
                                   "libscorep",
-                                  "libtau"};
+                                  "libTAU"};
 
 std::string Base(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 

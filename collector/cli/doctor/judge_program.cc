@@ -441,6 +441,11 @@ void JudgeProcess(const Facts& facts, Checks& checks) {
     checks.push_back(
         {"other tools", State::kNote, absl::StrCat("loaded: ", absl::StrJoin(process.tools, ", ")),
          "Before CUPTI 13.4 one tool has it; run one of them at a time for times that nobody disturbs."});
+  if (process.python != 0 && process.no_stacks.empty())
+    checks.push_back({"stacks", State::kOk,
+                      absl::StrCat("gpuprobe stacks ", pid, " reads those of its Python ",
+                                   process.python >> 24, ".", process.python >> 16 & 0xff),
+                      ""});
   if (!process.no_stacks.empty())
     checks.push_back({"stacks", State::kNote, absl::StrCat("no Python stacks: ", process.no_stacks),
                       absl::StrCat("Try gpuprobe stacks ", pid, " --native for those of C and C++.")});
