@@ -123,6 +123,24 @@ class Healthy(DoctorTest):
         self.assertIn(os.path.join(SIM_LIB, "libcupti.so.13"), facts["CUPTI"])
         self.assertIn(os.path.join(self.cwd, "gpuprobe-runs"), facts["disk"])
 
+    @unittest.skipUnless(shutil.which("strace"), "no strace")
+    def test_no_file_is_made_and_no_process_started(self):
+        program = self.start(["sleep", "1000"])
+        for arguments in (("--", VECTOR_ADD), ("--", self.script("torchrun", "#!/bin/sh\n"), "--nnodes", "2", "train.py"), (str(program.pid),)):
+            with self.subTest(arguments=arguments):
+                log = self.path("log")
+                calls = "execve,fork,vfork,clone,clone3,openat,open,creat,mkdir,mkdirat,mknod,mknodat,link,linkat,symlink,symlinkat,rename,renameat2,unlink,unlinkat,chmod,fchmod,fchmodat,kill,ptrace"
+                traced = self.run_program(["strace", "-f", "-qq", "-e", f"trace={calls}", "-e", "signal=none", "-o", log, GPUPROBE, "doctor", *arguments],
+                                          env={"GPUSIM_TRUTH": None}, devices=GPUS)
+                if b"ptrace" in traced.stderr:
+                    self.skipTest("processes may not be traced here")
+                lines = [line.partition(" ")[2].strip() for line in harness.read_file(log).decode().splitlines()]
+                self.assertEqual(sum(line.startswith("execve(") for line in lines), 1)
+                for line in lines:
+                    well = (line.startswith(("execve(", "<...", "+++")) or "CLONE_THREAD" in line
+                            or (line.startswith("open") and not re.search("O_CREAT|O_TRUNC|O_WRONLY", line) and ("O_RDWR" not in line or "/dev/nvidia" in line)))
+                    self.assertTrue(well, line)
+
     @needs_root
     def test_no_folder_is_made_for_a_socket(self):
         checks = self.ask("--out", "/tmp/none", launcher=as_user(PLAIN_USER), env={"XDG_RUNTIME_DIR": None})
