@@ -53,17 +53,26 @@ std::vector<std::string> FoldersUp(const std::map<std::string, CgroupMount>& mou
   return folders;
 }
 
+struct MemoryFiles {
+  const char* limit;
+  const char* used;
+  const char* droppable;  // in memory.stat
+};
+constexpr MemoryFiles kMemoryFiles[] = {
+    {"/memory.max", "/memory.current", "inactive_file"},
+    {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"},
+};
+
 std::optional<MemoryLimit> MemoryLimitOf(const std::string& folder) {
-  const auto number = [&](const char* file) {
-    return ParseNumber(ReadSmallFile(absl::StrCat(folder, file)).value_or(""));
-  };
+  const auto read = [&](const char* file) { return ReadSmallFile(absl::StrCat(folder, file)).value_or(""); };
   // Without a limit the older hierarchy has the largest number of pages.
   constexpr uint64_t kNoLimit = uint64_t{1} << 60;
-  for (const auto& [limit, used] : {std::pair("/memory.max", "/memory.current"),
-                                    std::pair("/memory.limit_in_bytes", "/memory.usage_in_bytes")}) {
-    const std::optional<uint64_t> bytes = number(limit);
-    if (bytes.has_value() && *bytes < kNoLimit)
-      return MemoryLimit{.limit_bytes = *bytes, .used_bytes = number(used).value_or(0)};
+  for (const MemoryFiles& files : kMemoryFiles) {
+    const std::optional<uint64_t> limit = ParseNumber(read(files.limit));
+    if (!limit.has_value() || *limit >= kNoLimit) continue;
+    const uint64_t used = ParseNumber(read(files.used)).value_or(0);
+    const uint64_t droppable = ParseKeyed(read("/memory.stat"), files.droppable).value_or(0);
+    return MemoryLimit{.limit_bytes = *limit, .used_bytes = used - std::min(used, droppable)};
   }
   return std::nullopt;
 }

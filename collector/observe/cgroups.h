@@ -29,7 +29,7 @@ struct CgroupReading {
 // The group whose limit leaves the least memory.
 struct MemoryLimit {
   uint64_t limit_bytes = 0;
-  uint64_t used_bytes = 0;  // by all of the group, with files that the kernel keeps in memory
+  uint64_t used_bytes = 0;  // by all of the group, without files that the kernel can drop
 
   uint64_t left_bytes() const { return limit_bytes - std::min(limit_bytes, used_bytes); }
 };

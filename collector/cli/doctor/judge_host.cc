@@ -223,12 +223,11 @@ void JudgeLimits(const Facts& facts, Checks& checks) {
                                    " more processes and threads (ulimit -u)"),
                       "Raise it: the probe needs a thread in each program, and a collector a few."});
   if (limits.memory.has_value() && limits.memory->left_bytes() < kGroupMemoryLeftBytes)
-    checks.push_back(
-        {"limits", State::kWarning,
-         absl::StrCat("of the ", analysis::Bytes(limits.memory->limit_bytes),
-                      " of memory of this control group, ", analysis::Bytes(limits.memory->left_bytes()),
-                      " are left, files that the kernel could drop not counted"),
-         "Give the container or job more memory: what goes beyond it is killed."});
+    checks.push_back({"limits", State::kWarning,
+                      absl::StrCat("of the ", analysis::Bytes(limits.memory->limit_bytes),
+                                   " of memory of this control group, ",
+                                   analysis::Bytes(limits.memory->left_bytes()), " are left"),
+                      "Give the container or job more memory: what goes beyond it is killed."});
   if (checks.size() == before)
     checks.push_back({"limits", State::kOk, "memory, descriptors and processes suffice", ""});
 }

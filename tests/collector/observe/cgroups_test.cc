@@ -40,9 +40,19 @@ TEST_F(CgroupsTest, TheGroupThatLeavesTheLeastMemory) {
   EXPECT_FALSE(LimitOf("", "/missing").has_value());
 }
 
+TEST_F(CgroupsTest, FilesThatCanBeDroppedAreNotInUse) {
+  Write("/a/memory.max", "1000\n");
+  Write("/a/memory.current", "1000\n");
+  Write("/a/memory.stat", "anon 300\nfile 700\nactive_file 100\ninactive_file 600\n");
+  const std::optional<MemoryLimit> limit = LimitOf("", "/a");
+  ASSERT_TRUE(limit.has_value());
+  EXPECT_EQ(limit->left_bytes(), 600u);
+}
+
 TEST_F(CgroupsTest, TheOlderHierarchyHasItsOwnWords) {
   Write("/a/memory.limit_in_bytes", "500\n");
   Write("/a/memory.usage_in_bytes", "600\n");
+  Write("/a/memory.stat", "cache 90\ninactive_file 70\ntotal_inactive_file 20\n");
   Write("/b/memory.limit_in_bytes", "9223372036854771712\n");
   const std::optional<MemoryLimit> limit = LimitOf("memory", "/a");
   ASSERT_TRUE(limit.has_value());
