@@ -2,8 +2,10 @@
 
 It needs Chromium and the environment of scripts/browser-env.sh, and is skipped without them.
 """
+import csv
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -79,6 +81,74 @@ class Page(unittest.TestCase):
         page.get_by_role("button", name="Clear the selection").click()
         self.assertTrue(page.locator("header .chosen").is_hidden())
         self.check(page)
+
+    def test_a_link_shows_what_its_sender_saw(self):
+        page = self.open(self.late)
+        page.locator(".finding .choose").first.click()
+        page.locator("#theme").click()
+        page.locator("#theme").click()
+        chosen, address = page.locator("header .chosen").inner_text(), page.evaluate("location.hash")
+        self.assertRegex(address, r"^#steps=\d+-119&ranks=\d&finding=straggler-slow-gpu&timeline=\d+&theme=dark$")
+        page.reload()
+        page.wait_for_selector("html[data-ready=true]")
+        self.assertEqual(page.locator("header .chosen").inner_text(), chosen)
+        self.assertEqual(page.locator(".finding .choose").first.get_attribute("aria-pressed"), "true")
+        self.assertEqual(page.evaluate("document.documentElement.dataset.theme"), "dark")
+        self.assertIn("finding 1", page.evaluate("document.querySelector('#timeline select').selectedOptions[0].textContent"))
+        page.get_by_role("button", name="Clear the selection").click()
+        self.assertNotIn("steps=", page.evaluate("location.hash"))
+        page.evaluate("location.hash = '#steps=10-19&ranks=3,7,nobody&finding=none&timeline=x'")
+        self.assertIn("ranks 3, 7, steps 10 to 19", page.locator("header .chosen").inner_text())
+        page.evaluate("location.hash = '#conditions'")
+        self.assertIn("steps 10 to 19", page.locator("header .chosen").inner_text(), "a place on the page is no selection")
+        self.check(page)
+
+    def test_findings_explain_themselves(self):
+        for scenario in ("straggler-late", "hang-missing-rank", "memory-leak", "pipeline"):
+            page = self.open(self.record(scenario))
+            for card in page.locator(".finding").all():
+                with self.subTest(finding=card.get_attribute("data-id")):
+                    card.locator(".document summary").click()
+                    card.locator(".document h4").first.wait_for()
+                    with open(os.path.join(os.environ["GPUPROBE_SOURCE_DIR"], "docs", "findings", card.get_attribute("data-id") + ".md"), encoding="utf-8") as file:
+                        text = file.read()
+                    self.assertEqual(card.locator(".document h4").all_inner_texts(), re.findall(r"^## (.*)$", text, re.MULTILINE))
+                    shown = card.locator(".document").inner_text()
+                    for mark in ("](", "**", "```", "`"):
+                        self.assertNotIn(mark, shown)
+                    bold = re.findall(r"^\d\. \*\*([^*]+?)\*\*", text.partition("\n## ")[2], re.MULTILINE)
+                    self.assertLessEqual({words.replace("`", "") for words in bold}, set(card.locator(".document li strong").all_inner_texts()))
+            self.check(page)
+            self.accessible(page)
+
+    def test_tables_can_be_taken_away(self):
+        page = self.open(self.late)
+        with open(os.path.join(self.late, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Save Kernels as CSV, all rows").click()
+        with open(download.value.path(), newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(download.value.suggested_filename, "kernel-table.csv")
+        self.assertEqual([(row["kernel"], int(row["calls"]), int(row["total (ns)"])) for row in rows],
+                         [(kernel["name"], kernel["time_ns"]["count"], kernel["time_ns"]["total"]) for kernel in report["top_kernels"]])
+        page.evaluate("document.addEventListener('copy', event => { window.copied = event.target.value; })")
+        page.get_by_role("button", name="Copy Ranks as Markdown, the rows shown").click()
+        lines = page.evaluate("window.copied").splitlines()
+        self.assertEqual(len(lines), 2 + 8)
+        self.assertTrue(all(line.startswith("| ") and line.endswith(" |") and line.count("|") == lines[0].count("|") for line in lines), lines)
+        self.check(page)
+
+    def test_red_is_for_ranks_that_a_finding_names(self):
+        red = """() => { const canvas = document.querySelector('#ranks-by-steps canvas'); const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+          let n = 0; for (let i = 0; i < data.length; i += 4) n += data[i] > data[i + 1] + 40 && data[i] > data[i + 2] + 40 ? 1 : 0; return n; }"""
+        for run, is_blamed in ((self.late, True), (self.record("healthy"), False)):
+            page = self.open(run)
+            pixels = page.evaluate(red)
+            self.assertTrue(pixels > 100 if is_blamed else pixels == 0, pixels)
+            self.assertEqual(page.evaluate("[...document.querySelectorAll('#steps svg path.late')].some(path => path.getAttribute('d') !== '')"), is_blamed)
+            self.assertEqual("a rank that a finding names" in page.locator("#steps .legend").inner_text(), is_blamed)
+            self.check(page)
 
     def test_its_numbers_are_those_of_report_json(self):
         page = self.open(self.late)

@@ -40,17 +40,17 @@ export function kernels(data: Data, store: Store): HTMLElement | null {
     rows: view.class === 'all' ? all : all.filter(kernel => kernel.class === view.class),
     matches: (kernel, words) => kernel.name.toLowerCase().includes(words) || kernel.class.includes(words),
     columns: [
-      {title: 'kernel', text: kernel => h('span', {title: kernel.name}, shortName(kernel.name)), wide: true},
+      {title: 'kernel', text: kernel => h('span', {title: kernel.name}, shortName(kernel.name)), whole: kernel => kernel.name, wide: true},
       {title: 'class', text: kernel => h('span', {class: 'class'}, h('i', {class: classCss(kernel.class)}), kernel.class)},
       {title: 'share', number: kernel => kernel.share, text: kernel => h('span', {class: 'bar-cell'},
         h('i', {class: classCss(kernel.class), style: `width:${(kernel.share / most * 80).toFixed(1)}px`}), percent(kernel.share))},
-      {title: 'total', number: kernel => kernel.time_ns.total, text: kernel => duration(kernel.time_ns.total)},
+      {title: 'total', unit: 'ns', number: kernel => kernel.time_ns.total, text: kernel => duration(kernel.time_ns.total)},
       {title: 'calls', number: kernel => kernel.time_ns.count, text: kernel => count(kernel.time_ns.count)},
       {title: 'a step', number: kernel => kernel.steady?.calls_per_step ?? null,
        text: kernel => kernel.steady ? String(Math.round(kernel.steady.calls_per_step * 10) / 10) : '-'},
-      {title: 'mean', number: kernel => kernel.time_ns.mean, text: kernel => duration(kernel.time_ns.mean)},
-      {title: 'p50', number: kernel => kernel.time_ns.p50, text: kernel => duration(kernel.time_ns.p50)},
-      {title: 'p99', number: kernel => kernel.time_ns.p99, text: kernel => duration(kernel.time_ns.p99)}]}, store.settings));
+      {title: 'mean', unit: 'ns', number: kernel => kernel.time_ns.mean, text: kernel => duration(kernel.time_ns.mean)},
+      {title: 'p50', unit: 'ns', number: kernel => kernel.time_ns.p50, text: kernel => duration(kernel.time_ns.p50)},
+      {title: 'p99', unit: 'ns', number: kernel => kernel.time_ns.p99, text: kernel => duration(kernel.time_ns.p99)}]}, store.settings));
   controls.append(select('Class', [['all', 'all'], ...classes.map((name): [string, string] => [name, name])], view.class, chosen => {
     view.class = chosen;
     show();

@@ -120,8 +120,9 @@ class StepsChart {
   // Red is for ranks that a finding names: a healthy rank is last now and then.
   private lateWords(): [string, string][] {
     const rows = this.late.filter(({share}) => share > 0).map(({row}) => this.data.blames(row));
-    return [...(rows.includes(true) ? [['late', 'the others wait for a rank that a finding names'] as [string, string]] : []),
-            ...(rows.includes(false) ? [['quiet', 'for another one'] as [string, string]] : [])];
+    const named = rows.includes(true);
+    return [...(named ? [['late', 'the others wait for a rank that a finding names'] as [string, string]] : []),
+            ...(rows.includes(false) ? [['quiet', named ? 'for another rank' : 'the others wait for one rank'] as [string, string]] : [])];
   }
 
   // Columns shown.

@@ -8,6 +8,7 @@ export interface Column<Row> {
   title: string;
   text: (row: Row) => string | Node;
   number?: (row: Row) => number | null;  // sorts by it; without: by the text, and left-aligned
+  whole?: (row: Row) => string;  // what a file gets, where `text` is shortened
   wide?: boolean;  // may wrap
   path?: (row: Row, index: number) => string;  // of the number in report.json
   unit?: string;
@@ -78,7 +79,7 @@ class Table<Row> {
     const quoted = (value: string): string => `"${cell(value).replace(/"/g, '""')}"`;
     const {columns, rows, id} = this.options;
     const lines = [columns.map(({title, unit}) => quoted(unit ? `${title} (${unit})` : title)),
-                   ...rows.map(row => columns.map(column => column.number ? String(column.number(row) ?? '') : quoted(this.words(column, row))))];
+                   ...rows.map(row => columns.map(column => column.number ? String(column.number(row) ?? '') : quoted(column.whole?.(row) ?? this.words(column, row))))];
     const link = h('a', {href: URL.createObjectURL(new Blob([lines.map(line => line.join(',') + '\r\n').join('')], {type: 'text/csv'})), download: `${id}.csv`});
     link.click();
     URL.revokeObjectURL(link.href);
