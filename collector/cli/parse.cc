@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <memory>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
@@ -20,6 +21,21 @@ namespace {
 
 // If set, receives each parser instead of running it.
 const std::function<void(CLI::App&)>* viewer = nullptr;
+
+// An option's value in one word: what it must be is in its description, and what it excludes is said if
+// somebody tries.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (!option->get_option_text().empty()) return absl::StrCat(" ", option->get_option_text());
+    if (option->get_items_expected_max() == 0) return "";
+    const std::string type = option->get_type_name();
+    std::string word = type.substr(0, type.find_first_of(": "));
+    if (word == "FLOAT") word = "NUMBER";
+    if (word == "INT" || word == "UINT") word = "N";
+    return absl::StrCat(word.empty() ? "" : " ", word, option->get_required() ? " REQUIRED" : "");
+  }
+};
 
 std::vector<std::string> OptionNames(const CLI::App& app) {
   std::vector<std::string> names;
@@ -74,6 +90,7 @@ std::optional<int> Parse(CLI::App& app, const Arguments& arguments) {
     (*viewer)(app);
     return kDone;
   }
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(30);
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());

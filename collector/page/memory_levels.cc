@@ -16,11 +16,13 @@ MemoryLevels LevelsOf(const model::LevelHistory& level, size_t member) {
   while (level.buckets().size() > each * MemoryLevels::kMostPoints) each *= 2;
   out.width_ns *= each;
   for (size_t i = 0; i < level.buckets().size(); ++i) {
-    const uint64_t greatest = level.buckets()[i].greatest;
+    const model::LevelHistory::Bucket& bucket = level.buckets()[i];
     if (i % each == 0) {
-      out.greatest_bytes.push_back(greatest);
+      out.greatest_bytes.push_back(bucket.greatest);
+      out.least_bytes.push_back(bucket.least);
     } else {
-      out.greatest_bytes.back() = std::max(out.greatest_bytes.back(), greatest);
+      out.greatest_bytes.back() = std::max(out.greatest_bytes.back(), bucket.greatest);
+      out.least_bytes.back() = std::min(out.least_bytes.back(), bucket.least);
     }
   }
   return out;

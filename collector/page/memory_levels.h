@@ -21,6 +21,7 @@ struct MemoryLevels {
   uint64_t start_ns = 0;           // on the process's clock
   uint64_t width_ns = 0;           // of the time that each value stands for
   std::vector<uint64_t> greatest_bytes;
+  std::vector<uint64_t> least_bytes;
 };
 
 // Kinds that were never used are left out.

@@ -183,7 +183,8 @@ class Document {
                      {"device", levels.device.has_value() ? Json(*levels.device) : Json(nullptr)},
                      {"start_ns", Since(levels.start_ns, report_.conditions.start_ns)},
                      {"width_ns", levels.width_ns},
-                     {"greatest_bytes", levels.greatest_bytes}});
+                     {"greatest_bytes", levels.greatest_bytes},
+                     {"least_bytes", levels.least_bytes}});
     }
     return out;
   }

@@ -129,6 +129,8 @@ int Simulate(const Request& request) {
   Feed feed(own == nullptr ? request.socket : own->socket());
   const absl::Status connected = feed.Connect(static_cast<size_t>(request.job.ranks), kConnectPatience,
                                               [&] { return own == nullptr || own->Alive(); });
+  // A collector of our own that is gone has said why.
+  if (!connected.ok() && own != nullptr && !own->Alive()) return own->Stop();
   if (!connected.ok()) return Fail(connected, kFailed);
   const Clock::time_point begin = Clock::now();
   if (absl::Status s = Run(simulation, feed, request.real_time); !s.ok()) return Fail(s, kFailed);

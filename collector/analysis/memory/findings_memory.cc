@@ -373,7 +373,7 @@ std::vector<FindingRule> MemoryRules() {
                        "> %g), in %d rises or more, up to the end of the run, by %s or more",
                        thresholds::kLeakZScore, thresholds::kLeakRises,
                        condition::Share(thresholds::kLeakLevelShare)),
-       MemoryLeak, "memory", AtPeak},
+       MemoryLeak, "leak", AtPeak},
       {"memory-elsewhere", FindingTopic::kMemory, Severity::kWarning,
        absl::StrCat("a process holds ", condition::Mib(thresholds::kStrayBytes),
                     " or more on a GPU on which another one computes, and computes on another GPU itself"),

@@ -1,8 +1,11 @@
 // Options that the records contradict.
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
@@ -42,12 +45,33 @@ void ImpossibleLink(const Report& report, std::vector<Finding>& out) {
                            "host that is NVLink or PCIe, not the network."});
 }
 
+// Whether the marker names a range that is none, and which there are.
+std::string RangesText(const Report& report) {
+  constexpr std::string_view kOfRange = "nvtx:";
+  const std::string& marker = report.conditions.step_marker;
+  if (!marker.starts_with(kOfRange)) return "";
+  std::map<std::string, uint64_t> ranges;  // how many of each
+  for (const PhaseReport& phase : report.phases) ranges[phase.name] += phase.host_ns.count;
+  if (ranges.empty()) return " The program annotates nothing (NVTX).";
+  if (marker.find('*') != std::string::npos || ranges.contains(marker.substr(kOfRange.size()))) return "";
+  std::vector<std::pair<uint64_t, std::string>> most;
+  for (const auto& [name, count] : ranges) most.emplace_back(count, name);
+  constexpr size_t kRangesNamed = 8;
+  std::sort(most.rbegin(), most.rend());
+  std::vector<std::string> names;
+  for (const auto& [count, name] : most) {
+    if (names.size() < kRangesNamed) names.push_back(name);
+  }
+  return absl::StrCat(" No range has this name. Ranges: ", absl::StrJoin(names, ", "),
+                      most.size() > kRangesNamed ? " ..." : "", ".");
+}
+
 void MarkerWithoutSteps(const Report& report, std::vector<Finding>& out) {
   if (report.conditions.step_marker.empty() || report.steps.has_value()) return;
   out.push_back(
       {.statement = absl::StrCat("--step-marker ", report.conditions.step_marker,
                                  " marks no steps, so step times are unknown."),
-       .evidence = "It matches few or no records.",
+       .evidence = absl::StrCat("It matches few or no records.", RangesText(report)),
        .advice = "The name must match as a whole; * stands for any text (nvtx:step*). gpuprobe export lists "
                  "ranges, kernels and collectives by name; without a marker, steps are detected."});
 }

@@ -25,7 +25,7 @@ export interface Timeline {
           host: {start_ns: number[]; length_ns: number[]; thread: number[]; name: number[]; details: number[]; samples: number[]}}[];
 }
 export interface MemoryLevels {
-  row: number; kind: string; device: number | null; start_ns: number; width_ns: number; greatest_bytes: number[];
+  row: number; kind: string; device: number | null; start_ns: number; width_ns: number; greatest_bytes: number[]; least_bytes: number[];
 }
 
 export const kParts = ['compute_ns', 'exposed_comm_ns', 'copy_ns', 'idle_ns'] as const;

@@ -40,7 +40,10 @@ function rankBars(data: Data, finding: Finding, label: string, of: (row: number)
     label: data.shortName(row), value: of(row)!, words: words(of(row)!), css: named.has(row) ? 'late' : css})));
 }
 
+// In a pipeline, stages wait in sends and receives, each for its neighbour: who computes longest shows.
 const causedWait: Picture = (data, finding) => {
+  const {ranks, communication} = data.report;
+  if (communication.pipeline && ranks.every(rank => !rank.wait.caused_per_step_ns)) return computeByRank(data, finding);
   const order = rankBars(data, finding, 'Wait caused per step, by rank', row => data.report.ranks[row].wait.caused_per_step_ns, 'quiet');
   return order;
 };
@@ -156,6 +159,33 @@ const memory: Picture = (data, finding) => {
   return sparkline(levels, levels.kind === 'host_pinned' ? null : capacity, `Memory of ${data.rankName(row)} over the run`);
 };
 
+// What is never released any more, from the first steps on: a leak is a staircase, whatever each step adds for a while.
+const leak: Picture = (data, finding) => {
+  const row = finding.about.ranks.length > 0 ? data.rowOfRank(finding.about.ranks[0]) : 0;
+  const levels = ['tensors', 'device'].map(kind => data.memory.find(all => all.row === row && all.kind === kind)).find(found => found !== undefined);
+  const rank = data.report.ranks[row];
+  const trend = (levels?.kind === 'tensors' ? rank?.memory?.pytorch?.[0] : rank?.device_memory?.[0])?.trend;
+  const growth = trend?.growth_bytes_per_step ?? 0;
+  const steps = data.report.steps;
+  if (!levels || !steps || growth <= 0) return memory(data, finding);
+  const held = [...levels.least_bytes];
+  for (let i = held.length - 2; i >= 0; --i) held[i] = Math.min(held[i], held[i + 1]);
+  const begin = held[held.length - 1] - growth * (steps.count - steps.warmup_count);
+  const from = Math.max(0, held.findIndex(value => value >= begin));
+  const shown = held.slice(from);
+  const [low, high] = [shown[0], shown[shown.length - 1]];
+  if (shown.length < 8 || high <= low) return memory(data, finding);
+  const height = 70;
+  const y = (value: number): number => height - (value - low) / (high - low) * (height - 22);
+  const x = (i: number): number => i / shown.length * kWidth;
+  let path = `M0 ${height}`;
+  shown.forEach((value, i) => { path += `L${x(i).toFixed(1)} ${y(value).toFixed(1)}L${x(i + 1).toFixed(1)} ${y(value).toFixed(1)}`; });
+  const label = `Held for good by ${data.rankName(row)}`;
+  return svg(height + 14, `${label}: ${bytes(low)} at first, ${bytes(high)} at the end`, text(0, 11, label),
+             s('path', {d: `${path}L${kWidth} ${height}Z`, class: 'memory area'}),
+             text(0, height + 11, bytes(low)), text(kWidth, height + 11, bytes(high), 'end'));
+};
+
 const reserved: Picture = (data, finding) => {
   const row = data.rowOfRank(finding.about.ranks[0] ?? 0);
   const p = row >= 0 ? data.report.ranks[row].memory?.pytorch?.[0] : null;
@@ -208,15 +238,15 @@ const rankSquares: Picture = (data, finding) => {
   const size = total <= 32 ? 26 : total <= 128 ? 15 : 7;
   const each = Math.floor(kWidth / size);
   const named = new Set(finding.about.ranks.map(rank => data.rowOfRank(rank)));
-  const children: SVGElement[] = [];
+  const names = finding.about.ranks.join(', ');
+  const children: SVGElement[] = [text(0, 11, names ? 'Ranks, those at fault marked' : 'Ranks')];
   for (let row = 0; row < total; ++row) {
     const x = row % each * size;
-    const y = Math.floor(row / each) * size;
+    const y = kCaption + Math.floor(row / each) * size;
     children.push(rect(x + 1, y + 1, size - 2, size - 2, named.has(row) ? 'late' : 'quiet', data.rankName(row)));
     if (size === 26) children.push(text(x + size / 2, y + 17, data.shortName(row), 'middle', named.has(row) ? 'on-late' : ''));
   }
-  const names = finding.about.ranks.join(', ');
-  return svg(Math.ceil(total / each) * size, names ? `Ranks at fault: ${names}, of ${total}` : `${total} ranks`, ...children);
+  return svg(kCaption + Math.ceil(total / each) * size, names ? `Ranks at fault: ${names}, of ${total}` : `${total} ranks`, ...children);
 };
 
 // One square for each GPU that the program sees: those that it does not use stand out.
@@ -262,15 +292,16 @@ const lifelines: Picture = (data, finding) => {
                    .sort((a, b) => Number(named.has(b)) - Number(named.has(a)) || a - b).slice(0, 8).sort((a, b) => a - b);
   if (rows.length === 0) return null;
   const scale = (kWidth - 30) / Math.max(c.duration_ns, 1);
-  const children: SVGElement[] = [];
+  const children: SVGElement[] = [text(0, 11, 'From when to when each rank was recorded')];
   rows.forEach((row, i) => {
     const rank = data.report.ranks[row];
     const x = 28 + (rank.start_ns! - c.start_ns) * scale;
     const width = rank.duration_ns! * scale;
-    children.push(text(22, 12 + i * 15, data.shortName(row), 'end'), rect(x, 4 + i * 15, width, 9, named.has(row) || rank.cut_off ? 'late' : 'quiet',
+    const y = kCaption + i * 15;
+    children.push(text(22, y + 10, data.shortName(row), 'end'), rect(x, y + 2, width, 9, named.has(row) || rank.cut_off ? 'late' : 'quiet',
                   `${data.rankName(row)} ran for ${duration(rank.duration_ns!)}`));
   });
-  return svg(rows.length * 15 + 4, 'From when to when each rank ran', ...children);
+  return svg(kCaption + rows.length * 15 + 4, 'From when to when each rank was recorded', ...children);
 };
 
 const coverage: Picture = data => {
@@ -288,7 +319,7 @@ const overhead: Picture = data => {
 };
 
 const kDrawn = {
-  memory, reserved, idle_gpus: idleGpus, gpus: gpuSquares, lifelines, ranks: rankSquares, standstill, caused_wait: causedWait,
+  memory, leak, reserved, idle_gpus: idleGpus, gpus: gpuSquares, lifelines, ranks: rankSquares, standstill, caused_wait: causedWait,
   compute_by_rank: computeByRank, compute_by_gpu: computeByGpu, waits_for_cpu: waitsForCpu, network, buckets, exposed, bubble,
   idle_input: idleBecause('input_ns'), idle_launch: idleBecause('host_bound_ns'), idle_sync: idleBecause('sync_ns'),
   idle_memory: idleBecause('memory_ns'), idle_pause: idleBecause('pause_ns'),

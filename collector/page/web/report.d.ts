@@ -416,4 +416,4 @@ export interface Report {
   communication: Communication; between_ranks: BetweenRanks; communicators: Communicator[]; hangs: Hang[]; past_hangs: PastHang[];
   findings: Finding[];
 }
-export type PictureName = 'bubble' | 'buckets' | 'caused_wait' | 'compute' | 'compute_by_gpu' | 'compute_by_rank' | 'copies' | 'coverage' | 'exposed' | 'gpus' | 'idle_gpus' | 'idle_input' | 'idle_launch' | 'idle_memory' | 'idle_pause' | 'idle_sync' | 'lifelines' | 'memory' | 'network' | 'overhead' | 'ranks' | 'reserved' | 'standstill' | 'step_times' | 'waits_for_cpu' | 'warmup' | 'whole_step';
+export type PictureName = 'bubble' | 'buckets' | 'caused_wait' | 'compute' | 'compute_by_gpu' | 'compute_by_rank' | 'copies' | 'coverage' | 'exposed' | 'gpus' | 'idle_gpus' | 'idle_input' | 'idle_launch' | 'idle_memory' | 'idle_pause' | 'idle_sync' | 'leak' | 'lifelines' | 'memory' | 'network' | 'overhead' | 'ranks' | 'reserved' | 'standstill' | 'step_times' | 'waits_for_cpu' | 'warmup' | 'whole_step';
