@@ -44,8 +44,19 @@ function rankBars(data: Data, finding: Finding, label: string, of: (row: number)
 const causedWait: Picture = (data, finding) => {
   const {ranks, communication} = data.report;
   if (communication.pipeline && ranks.every(rank => !rank.wait.caused_per_step_ns)) return computeByRank(data, finding);
-  const order = rankBars(data, finding, 'Wait caused per step, by rank', row => data.report.ranks[row].wait.caused_per_step_ns, 'quiet');
-  return order;
+  const since = finding.about.first_step;
+  const grid = data.grid;
+  if (since === null || grid === null)
+    return rankBars(data, finding, 'Wait caused per step, by rank', row => ranks[row].wait.caused_per_step_ns, 'quiet');
+  const meanSince = (row: number): number | null => {
+    let [sum, n] = [0, 0];
+    for (let column = grid.columnOf(since); column < grid.columns; ++column) {
+      const value = grid.caused[grid.at(row, column)];
+      if (!Number.isNaN(value)) { sum += value; ++n; }
+    }
+    return n > 0 ? sum / n : null;
+  };
+  return rankBars(data, finding, `Wait caused per step since step ${since}`, meanSince, 'quiet');
 };
 
 const computeByRank: Picture = (data, finding) =>
