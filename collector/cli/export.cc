@@ -65,11 +65,12 @@ int ExportMain(const Arguments& arguments) {
                "gpuprobe export");
   ExportOptions options;
   app.add_option("DIR", options.given, kGivenRun);
-  const auto* format = app.add_option(
-         "--format", options.format,
-         "jsonl: every record as a JSON object, one per line; steps: seconds of each step and phase, one per "
-         "line; sqlite: a database (docs/sql.md); csv: a folder of tables [jsonl]")
-      ->check(OneOf({"jsonl", "steps", "sqlite", "csv"}));
+  const auto* format =
+      app.add_option("--format", options.format,
+                     "jsonl: every record as a JSON object, one per line; steps: seconds of each step and "
+                     "phase, one per "
+                     "line; sqlite: a database (docs/sql.md); csv: a folder of tables [jsonl]")
+          ->check(OneOf({"jsonl", "steps", "sqlite", "csv"}));
   app.add_option("-o,--out", options.out, "file (sqlite) or folder (csv) to write; the others are printed")
       ->check(NotEmpty());
   options.marker.AddTo(app);

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/status/statusor.h"
 #include "collector/cli/record_rows.h"
 #include "collector/cli/shared_options.h"
 #include "collector/recording/recorder.h"
@@ -38,6 +37,6 @@ enum class Rows { kAll, kNone };
 // Puts all tables into `Target`, a Database or CsvFiles. Whether all logs could be read to their ends.
 template <typename Target>
 absl::StatusOr<bool> FillTables(const char* command, const GivenRun& given, const StepMarkerOption& marker,
-                        Target& target, Rows rows = Rows::kAll);
+                                Target& target, Rows rows = Rows::kAll);
 
 }  // namespace gpuprobe::cli

@@ -451,8 +451,8 @@ uint64_t ProbeThread::CuptiNs() noexcept {
   return cupti_ns_;
 }
 
-// Ends recording if the probe has cost too much for a while. What began before that is recorded whole, so kinds
-// are switched off one look later: CUPTI loses what runs at that moment.
+// Ends recording if the probe has cost too much for a while. What began before that is recorded whole, so
+// kinds are switched off one look later: CUPTI loses what runs at that moment.
 void ProbeThread::HoldBudget() noexcept {
   const uint64_t now_ns = MonotonicNs();
   const uint64_t cost_ns = TotalHostCost().budgeted_ns() + session_->completion_ns() + CuptiNs();

@@ -167,8 +167,9 @@ class DeviceSteps {
   template <typename Archive>
   void Visit(Archive& archive) {
     uint64_t count = devices_.size();
-    archive.Members(this, Rebuilt(names_, work_, marker_, some_, keeps_placed_, known_, warmup_, devices_, instant_), lossy_,
-                    next_choice_, last_, contexts_, main_launches_, main_thread_);
+    archive.Members(
+        this, Rebuilt(names_, work_, marker_, some_, keeps_placed_, known_, warmup_, devices_, instant_),
+        lossy_, next_choice_, last_, contexts_, main_launches_, main_thread_);
     archive(count);
     archive.Require(count > 0 && count <= kMost && last_ < count);
     while (archive.ok() && devices_.size() < count) AddDevice();

@@ -1,4 +1,5 @@
-/* Preloaded: lets each thread that is named "gpuprobe" end later than its work does, by as long as a busy machine may take. */
+/* Preloaded: lets each thread that is named "gpuprobe" end later than its work does, by as long as a busy
+ * machine may take. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -22,7 +23,8 @@ static void* end_late(void* data) {
   return result;
 }
 
-int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*main)(void*), void* argument) {
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*main)(void*),
+                   void* argument) {
   int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) =
       (int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))dlsym(RTLD_NEXT, "pthread_create");
   struct work* work = malloc(sizeof(*work));
