@@ -103,6 +103,31 @@ class Page(unittest.TestCase):
         self.assertIn("steps 10 to 19", page.locator("header .chosen").inner_text(), "a place on the page is no selection")
         self.check(page)
 
+    def test_what_is_selected_is_followed(self):
+        """The table of where a step goes has the selection's means, and the timeline shows one of its steps or says that it has none."""
+        page = self.open(self.late)
+        self.assertTrue(page.locator("#step-statistics th.selected").is_hidden())
+        run = subprocess.run([GPUPROBE, "query", self.late, "SELECT rank, step, total_ns, compute_ns, exposed_comm_ns, copy_ns, idle_ns FROM step WHERE NOT warmup", "--format", "jsonl"],
+                             check=True, capture_output=True, timeout=60)
+        steps = [json.loads(line) for line in run.stdout.splitlines()]
+        units = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+        for address, ranks, first, last, words in (("steps=40-59&ranks=1", (1,), 40, 59, "rank 1, steps 40 to 59"), ("ranks=0,2", (0, 2), 1, 119, "ranks 0, 2"),
+                                                   ("steps=0-9", range(8), 1, 9, "steps 0 to 9")):
+            page.evaluate(f"location.hash = '#steps=0-119&ranks=7'; document.querySelector('header .chosen button').click(); location.hash = '#{address}'")
+            page.wait_for_function(f"document.querySelector('#step-statistics th.selected').textContent === '{words}'")
+            shown = [float(number) * units[unit] for number, unit in (words.split() for words in page.locator("#step-statistics td.selected").all_inner_texts())]
+            chosen = [step for step in steps if step["rank"] in ranks and first <= step["step"] <= last]
+            for value, key in zip(shown, ("total_ns", "compute_ns", "exposed_comm_ns", "copy_ns", "idle_ns"), strict=True):
+                self.assertAlmostEqual(value, sum(step[key] for step in chosen) / len(chosen), delta=max(0.006 * value, 8000), msg=(words, key))
+        in_page = page.evaluate("JSON.parse(document.getElementById('page-data').textContent).timelines.map(t => t.step)")
+        for step in (in_page[0], in_page[-1]):
+            page.evaluate(f"location.hash = '#steps={step}-{step}'")
+            page.wait_for_function(f"document.querySelector('#timeline select').selectedOptions[0].textContent.startsWith('step {step} ')")
+        missing = next(step for step in range(120) if step not in in_page)
+        page.evaluate(f"location.hash = '#steps={missing}-{missing}'")
+        page.get_by_text("The page has none of the selected steps").wait_for()
+        self.check(page)
+
     def test_findings_explain_themselves(self):
         for scenario in ("straggler-late", "hang-missing-rank", "memory-leak", "pipeline"):
             page = self.open(self.record(scenario))

@@ -55,6 +55,7 @@ std::string RangesText(const Report& report) {
   if (ranges.empty()) return " The program annotates nothing (NVTX).";
   if (marker.find('*') != std::string::npos || ranges.contains(marker.substr(kOfRange.size()))) return "";
   std::vector<std::pair<uint64_t, std::string>> most;
+  most.reserve(ranges.size());
   for (const auto& [name, count] : ranges) most.emplace_back(count, name);
   constexpr size_t kRangesNamed = 8;
   std::sort(most.rbegin(), most.rend());

@@ -79,6 +79,25 @@ export class StepGrid {
     const step = this.stepOf(column);
     return this.stepsPerColumn === 1 ? `step ${step}` : `steps ${step} to ${this.lastStepOf(column)}`;
   }
+  // The mean step of these rows (none: all of them) within these steps, without the warm-up; null: there is none.
+  meanOf(rows: Set<number>, steps: [number, number] | null, warmup: number): Record<Part, number> & {time_ns: number} | null {
+    const sums = {compute_ns: 0, exposed_comm_ns: 0, copy_ns: 0, idle_ns: 0, time_ns: 0};
+    let n = 0;
+    const [first, last] = this.columnsOf(steps);
+    for (let row = 0; row < this.rows; ++row) {
+      if (rows.size > 0 && !rows.has(row)) continue;
+      for (let column = first; column <= last; ++column) {
+        const total = this.total[this.at(row, column)];
+        if (Number.isNaN(total) || this.stepOf(column) < warmup) continue;
+        ++n;
+        sums.time_ns += total;
+        for (const part of kParts) sums[part] += this.part(part, row, column);
+      }
+    }
+    if (n === 0) return null;
+    for (const key of [...kParts, 'time_ns'] as const) sums[key] /= n;
+    return sums;
+  }
   part(part: Part, row: number, column: number): number {
     const i = this.at(row, column);
     switch (part) {

@@ -22,7 +22,7 @@ import {installTooltip} from './tooltip';
 function mainOf(data: Data, store: Store): HTMLElement {
   const sections = [
     findings(data, store), stepsChart(data, store), h('div', {class: 'two'}),
-    stepsTable(data), h('div', {class: 'two'}), kernels(data, store), ranks(data, store), gpus(data, store), collectives(data, store),
+    stepsTable(data, store), h('div', {class: 'two'}), kernels(data, store), ranks(data, store), gpus(data, store), collectives(data, store),
     phases(data, store), communicators(data, store), conditions(data)];
   append(sections[2]!, [heatMap(data, store), timeline(data, store)]);
   append(sections[4]!, [bandwidth(data, store), memory(data, store)]);

@@ -17,7 +17,7 @@ function stepBar(rank: Rank, longest: number): HTMLElement {
 }
 
 export function ranks(data: Data, store: Store): HTMLElement {
-  const {root, body} = section('ranks', 'Ranks', 'Choose a rank to select it in all charts.');
+  const {root, body} = section('ranks', 'Ranks', 'Means of the whole run. Choose a rank to select it: where a step goes and ranks by steps follow.');
   const rows = data.report.ranks.map((rank, row) => ({rank, row}));
   type Row = typeof rows[number];
   const longest = Math.max(1, ...rows.map(({rank}) => rank.steps?.time_ns.mean ?? 0));

@@ -40,7 +40,7 @@ function longest(data: Data, timeline: Timeline, settings: Settings): HTMLElemen
 
 export function timeline(data: Data, store: Store): HTMLElement | null {
   if (data.timelines.length === 0) return null;
-  const {root, controls, body} = section('timeline', 'One step on all ranks', 'Streams as tracks, ranges above them. Drag to pan, Ctrl and wheel to zoom.');
+  const {root, controls, body} = section('timeline', 'One step on all ranks', 'One track for each CUDA stream; NVTX ranges (host time) above. Drag to pan, Ctrl and wheel to zoom.');
   const view = new TimelineView(data, store);
   const names: [string, string][] = data.timelines.map((t, i) => [String(i), timelineName(data, t)]);
   const choice = select('Step', names, String(store.value.timeline), value => store.set({timeline: Number(value)}));
@@ -61,8 +61,21 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
   body.append(view.legend(), view.frame,
               shown < data.report.ranks.length ? h('p', {class: 'note'}, `${shown} of ${data.report.ranks.length} ranks: those that findings name, their neighbours, and a sample of the others.`) : '',
               details);
+  const missing = h('p', {class: 'note', hidden: true});
+  body.append(missing);
+  // A step among those that are selected, if the page has one.
+  const followSteps = (): void => {
+    const {steps, timeline: now} = store.value;
+    const within = ({step}: {step: number}): boolean => steps === null || (step >= steps[0] && step <= steps[1]);
+    const found = within(data.timelines[now]) ? now : data.timelines.findIndex(within);
+    missing.hidden = found >= 0;
+    missing.textContent = `The page has none of the selected steps, only ${data.timelines.map(({step}) => step).join(', ')}. gpuprobe trace DIR --steps has any.`;
+    if (found >= 0 && found !== now) store.set({timeline: found});
+  };
   store.follow((selection, changed) => {
+    if (changed.has('steps') && !changed.has('timeline')) followSteps();
     if (!changed.has('timeline')) return;
+    missing.hidden = true;
     choice.querySelector('select')!.value = String(selection.timeline);
     fillList();
   });
