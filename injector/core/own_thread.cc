@@ -25,22 +25,36 @@ constexpr size_t kSmallestStackBytes = size_t{128} << 10;
 constexpr int kNotYetRunning = -1;
 constexpr timespec kBetweenLooks{0, 50'000};
 
+// From here on, a thread whose work is done is gone, and its id may be another thread's.
+constexpr int64_t kSurelyGoneSeconds = 60;
+
 struct OwnThread {
   void* (*main)(void*);
   void* argument;
-  std::atomic<int> id;  // the kernel's; 0: was not started
+  std::atomic<int> id;                // the kernel's; 0: was not started
+  std::atomic<int64_t> done_seconds;  // CLOCK_MONOTONIC, when its work was done; 0: not yet
 };
 constinit OwnThread threads[kMaxOwnThreads] = {};
 constinit std::atomic<int> threads_claimed{0};
 
+int64_t MonotonicSeconds() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) + 1;
+}
+
 void* Main(void* self) noexcept {
   auto* thread = static_cast<OwnThread*>(self);
   thread->id.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
-  return thread->main(thread->argument);
+  void* const result = thread->main(thread->argument);
+  thread->done_seconds.store(MonotonicSeconds(), std::memory_order_relaxed);
+  return result;
 }
 
 bool IsThere(const OwnThread& thread) noexcept {
   const int id = thread.id.load(std::memory_order_acquire);
+  const int64_t done = thread.done_seconds.load(std::memory_order_relaxed);
+  if (done != 0 && MonotonicSeconds() - done > kSurelyGoneSeconds) return false;
   return id == kNotYetRunning || (id != 0 && syscall(SYS_tgkill, getpid(), id, 0) == 0);
 }
 

@@ -461,9 +461,11 @@ void ProbeThread::HoldBudget() noexcept {
     if (session_->capturing() && session_->driver_is_up()) session_->Stop();
     Transition(LifecycleState::kLive, LifecycleState::kYielded);
   } else if (level == wire::DetailLevel::kDetailLevelCallbacks) {
-    if (recorded_until_ns.load(std::memory_order_relaxed) != UINT64_MAX) session_->StopKinds();
-    recorded_until_ns.store(std::min(NowNs(), recorded_until_ns.load(std::memory_order_relaxed)),
-                            std::memory_order_relaxed);
+    if (recorded_until_ns.load(std::memory_order_relaxed) != UINT64_MAX) {
+      session_->StopKinds();
+    } else {
+      recorded_until_ns.store(NowNs(), std::memory_order_relaxed);
+    }
   }
   const uint64_t yielded_ns = session_->yielded_ns();
   SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(),
