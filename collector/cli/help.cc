@@ -112,7 +112,7 @@ std::string ReportTypesText() {
 std::string LimitsMarkdown() {
   const auto mib = [](uint64_t bytes) { return analysis::Bytes(bytes); };
   const std::pair<std::string, std::string> rows[] = {
-      {"before Hello, per connection",
+      {"before a client has identified itself, per connection",
        absl::StrCat(mib(recording::node::kHelloBytes), " and ", recording::node::kHelloWait.count(), " s")},
       {"concurrent connections", absl::StrCat(recording::node::kClientsOfUser)},
       {"one frame", mib(recording::node::kFrameBytes)},

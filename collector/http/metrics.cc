@@ -164,7 +164,7 @@ const Row<Moment> kRows[] = {
     {"gpuprobe_step_seconds", MetricType::Histogram, "",
      "Time of steps, all ranks together: complete steps after the warm-up.",
      [](const Moment& m, Family& f) { f.Add(StepHistogram(m)); }},
-    {"gpuprobe_wait_ratio", kGauge, "", "Share of the ranks' time that they wait for later ranks, now.",
+    {"gpuprobe_wait_ratio", kGauge, "", "Current share of the ranks' time spent waiting for late ranks.",
      [](const Moment& m, Family& f) { f.Add({}, m.status.wait_share); }},
     {"gpuprobe_hangs", kGauge, "", "Collectives, transfers and graph launches that are stuck now.",
      [](const Moment& m, Family& f) { f.Add({}, static_cast<uint64_t>(m.status.hangs.size())); }},
@@ -181,7 +181,7 @@ const Row<Moment> kRows[] = {
      [](const Moment& m, Family& f) {
        ForOperations(m, f, [](const auto& sums) { return Seconds(sums.time_ns); });
      }},
-    {"gpuprobe_records_lost_total", kCounter, "reason", "Records that were lost; none has no series.",
+    {"gpuprobe_records_lost_total", kCounter, "reason", "Records lost, by reason; a reason without losses has no series.",
      [](const Moment& m, Family& f) {
        for (const auto& [reason, records] : m.job.lost) f.Add({{"reason", reason}}, records);
      }},

@@ -1,5 +1,5 @@
 // The series that report.html draws besides report.json: every rank's steps, timelines of a few steps, and
-// memory over time. docs/page-data.md describes the document.
+// memory over time. docs/internals/page-data.md describes the document.
 #pragma once
 
 #include <string>

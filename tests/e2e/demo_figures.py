@@ -1,6 +1,6 @@
 """Recomputes the figures of the demo's screen from the simulated node's truth log, by code that shares nothing with the analysis.
 
-FIGURES is the table of docs/demo-figures.md: what stands on the screen, and what explains it.
+FIGURES is the table of docs/internals/demo-figures.md: what stands on the screen, and what explains it.
 """
 import os
 import re

@@ -68,7 +68,7 @@ class Documentation(harness.EndToEndTest):
                 self.assertEqual(file.read(), text, f"renew {os.path.relpath(path, SOURCE)}: python3 tests/sim/cupti/behaviours.py --write")
 
     def test_figures_of_the_demo_are_those_that_are_recomputed(self):
-        self.assertIn(demo_figures.markdown(), text_of("docs/demo-figures.md"), "replace the table with what demo_figures.markdown() returns")
+        self.assertIn(demo_figures.markdown(), text_of("docs/internals/demo-figures.md"), "replace the table with what demo_figures.markdown() returns")
 
     def test_every_situation_has_its_tests(self):
         known = set()

@@ -434,7 +434,7 @@ class LateModule(NcclWays):
         self.assert_no_loss(self.report(out))
 
     def without_exchanges(self, happened, captured):
-        """A parent and its child that meet in a group before either was used alone may have each other's kernels (docs/real-nccl.md), and which call is the first
+        """A parent and its child that meet in a group before either was used alone may have each other's kernels (docs/internals/real-nccl.md), and which call is the first
         that the probe sees is the machine's matter here. Where kernels of a process are exchanged between two communicators, their calls are left out."""
         fields = truth.COMPARED["collective"]
         sides = [[record for record in records if record["kind"] == "collective" and record.get("start_ns") is not None] for records in (happened, captured)]

@@ -600,7 +600,7 @@ Moment AtStraggler(const Report& report) {
 std::vector<FindingRule> RankRules() {
   return {
       {"straggler-slow-gpu", FindingTopic::kRanks, Severity::kWarning,
-       absl::StrFormat("a rank holds up the others (see below) because its kernels are slower, or, even if "
+       absl::StrFormat("a rank holds up the others because its kernels are slower, or, even if "
                        "nobody waits for it, they take at least %s as long as the same kernels on the other "
                        "ranks, with a robust z-score of %g or more across ranks",
                        condition::Ratio(thresholds::kSlowKernelRatio), thresholds::kRobustZScore),

@@ -1,4 +1,4 @@
-// The two documents inside the page: report.json (docs/report-json.md) and the series (docs/page-data.md).
+// The two documents inside the page: report.json (docs/report-json.md) and the series (docs/internals/page-data.md).
 
 import type {Kernel, PictureName, Report, Steps} from './report';
 

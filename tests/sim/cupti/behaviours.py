@@ -6,7 +6,7 @@
     // Settled by: the step of gpu-check that shows it.
 
 An empty comment line ends a tag. "Settled by" is there only where such a step exists. `python3 tests/sim/cupti/behaviours.py` prints how many there are of each; with --write it
-renews docs/simulated-cupti.md and samples/gpu_check/assumptions.json.
+renews docs/internals/simulated-cupti.md and samples/gpu_check/assumptions.json.
 """
 import json
 import os
@@ -15,7 +15,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-DOCUMENT = os.path.join(SOURCE, "docs", "simulated-cupti.md")
+DOCUMENT = os.path.join(SOURCE, "docs", "internals", "simulated-cupti.md")
 ASSUMPTIONS = os.path.join(SOURCE, "samples", "gpu_check", "assumptions.json")
 WAYS = ("documented", "observed", "assumed")
 # What a source must name: a header, release or guide that can be looked up; a machine or library, with its CUPTI.
