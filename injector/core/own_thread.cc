@@ -1,5 +1,6 @@
 #include "injector/core/own_thread.h"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
 
@@ -24,6 +26,7 @@ constexpr size_t kSmallestStackBytes = size_t{128} << 10;
 
 constexpr int kNotYetRunning = -1;
 constexpr timespec kBetweenLooks{0, 50'000};
+constinit uint32_t never_woken = 0;
 
 // From here on, a thread whose work is done is gone, and its id may be another thread's.
 constexpr int64_t kSurelyGoneSeconds = 60;
@@ -115,7 +118,8 @@ bool AwaitOwnThreadsEnd(int milliseconds) noexcept {
     for (const OwnThread& thread : threads) any = any || IsThere(thread);
     if (!any) return true;
     if (looks >= milliseconds * kLooksInAMillisecond) return false;
-    nanosleep(&kBetweenLooks, nullptr);
+    // Nobody wakes it: a sleep that the kernel times, whatever the program makes of the C library's.
+    syscall(SYS_futex, &never_woken, FUTEX_WAIT_PRIVATE, 0, &kBetweenLooks, nullptr, 0);
   }
 }
 

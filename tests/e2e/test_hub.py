@@ -125,7 +125,7 @@ class Hub(hub_job.HubJob):
     def test_a_slow_link_through_a_tunnel(self):
         tunnel = self.start_on("n2", ["/usr/bin/python3", os.path.join(harness.SOURCE, "tests", "e2e", "programs", "slow_tunnel.py"), str(PORT), f"n1:{PORT}"])
         harness.wait_until(lambda: tunnel.finished().stdout == b"ready\n", "tunnel")
-        programs = {"n1": self.start_host("n1", arguments=("--steps", "2000")), "n2": self.start_host("n2", arguments=("--steps", "2000"), GPUPROBE_HUB=f"127.0.0.1:{PORT}")}
+        programs = {"n1": self.start_host("n1", arguments=("--steps", "5000")), "n2": self.start_host("n2", arguments=("--steps", "5000"), GPUPROBE_HUB=f"127.0.0.1:{PORT}")}
         said = {name: program.wait(harness.LIMIT_S).stderr.decode() for name, program in programs.items()}
         self.assertIn("gpuprobe: 4 ranks on ", said["n1"])
         self.assertIn("; n1 reports on all hosts\n", said["n2"])
