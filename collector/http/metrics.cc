@@ -181,7 +181,8 @@ const Row<Moment> kRows[] = {
      [](const Moment& m, Family& f) {
        ForOperations(m, f, [](const auto& sums) { return Seconds(sums.time_ns); });
      }},
-    {"gpuprobe_records_lost_total", kCounter, "reason", "Records lost, by reason; a reason without losses has no series.",
+    {"gpuprobe_records_lost_total", kCounter, "reason",
+     "Records lost, by reason; a reason without losses has no series.",
      [](const Moment& m, Family& f) {
        for (const auto& [reason, records] : m.job.lost) f.Add({{"reason", reason}}, records);
      }},

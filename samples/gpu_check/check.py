@@ -28,7 +28,7 @@ class Counts:
         self.replays = 70 if quick else 7000
         self.few_replays = 14 if quick else 700
         self.launches = 3000 if quick else 200_000
-        self.health_repetitions = 100 if quick else 5  # of these launches: some seconds
+        self.health_repetitions = 160 if quick else 5  # of these launches: some seconds
         self.timed_launches = 500 if quick else 20_000  # of a repetition
         self.repetitions = 2 if quick else 5
 

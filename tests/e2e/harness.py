@@ -418,7 +418,7 @@ class EndToEndTest(unittest.TestCase):
     def longest_wait_in_steps(self, reports):
         """The most that it can have been of a rank's steps: the kernel's count is of the whole run, of which steps may be a small part."""
         longest = 0
-        for report in filter(lambda report: report["steps"], reports):
+        for report in filter(lambda report: report.get("steps"), reports):
             steps_s = report["steps"]["time_ns"]["total"] / 1e9 / len(report["ranks"])
             for load in filter(None, (rank["host_load"] for rank in report["ranks"])):
                 longest = max(longest, min(load["waits_for_cpu"] * load["observed_s"] / max(steps_s, 0.1), 1))

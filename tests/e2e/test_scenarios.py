@@ -661,7 +661,7 @@ class Scenarios(EndToEndTest):
         run = Run(self, "straggler-input", ("--steps", "4", "--seed", "9"))
         slow = run.truth["slow"]["rank"]
         finding, = (f for f in run.report["findings"] if f["id"] == "imbalance")
-        self.assertIn(f"of it for rank {slow});", finding["statement"])
+        self.assertIn(f"of it for rank {slow}), which lengthens", finding["statement"])
         self.assertRegex(finding["evidence"], f"for rank {slow} in [123] of 3 steps")
         self.assertIn("It waits", finding["evidence"])
         self.assertNotIn("at fault", finding["statement"])

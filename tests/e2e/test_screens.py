@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -162,6 +163,7 @@ class Screens(harness.EndToEndTest):
         for words in (["report", out, "--json"], ["diff", out, out], ["query", out, "SELECT COUNT(*) FROM kernel"], ["trace", out, "-o", self.path("run.pftrace")]):
             for columns in (60, 160):
                 with self.subTest(words=words, columns=columns):
+                    shutil.rmtree(self.path("home", ".cache"), ignore_errors=True)  # what query keeps for the next question
                     shown = self.on_terminal([sys.executable, "-c", HELD_UP, out, lines, GPUPROBE, *words], columns)
                     drawn = re.findall(r"\r(gpuprobe: reading[^\r]*)\x1b\[K", shown)
                     self.assertTrue(drawn, shown)
