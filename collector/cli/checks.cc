@@ -104,6 +104,11 @@ CLI::Validator OneOf(std::vector<std::string> words) {
       "", name);
 }
 
+CLI::Validator Suggested(const std::vector<std::string>& words) {
+  return CLI::Validator([](const std::string& /*value*/) { return std::string(); }, "",
+                        absl::StrCat(kOneOf, absl::StrJoin(words, " ")));
+}
+
 std::vector<std::string> WordsOf(CLI::Option& option) {
   try {
     const std::string& name = option.get_validator(0)->get_name();

@@ -20,7 +20,9 @@ CLI::Validator WholeNumber(uint64_t least, uint64_t most);
 CLI::Validator Size(uint64_t least, uint64_t most);
 // One of these words.
 CLI::Validator OneOf(std::vector<std::string> words);
-// The words that OneOf allows this option; empty: it takes others too.
+// Any text; shells offer these words for it. Who takes it refuses the others, in words of its own.
+CLI::Validator Suggested(const std::vector<std::string>& words);
+// The words of OneOf or Suggested; empty: there are none.
 std::vector<std::string> WordsOf(CLI::Option& option);
 // Any text but the empty one.
 CLI::Validator NotEmpty();

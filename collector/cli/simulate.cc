@@ -26,12 +26,19 @@ using simulate::JobOption;
 
 constexpr char kSimulate[] = "simulate";
 
+std::vector<std::string> ScenarioNames() {
+  std::vector<std::string> names;
+  for (const simulate::Scenario& each : simulate::Scenarios()) names.emplace_back(each.name);
+  return names;
+}
+
 // Options, as collector/simulate/request.h passes them on.
 class SimulateOptions {
  public:
   explicit SimulateOptions(CLI::App& app) {
     app.add_flag("--list", list, "list the scenarios");
-    app.add_option("--scenario", scenario, "name of the scenario (see --list)");
+    app.add_option("--scenario", scenario, "name of the scenario (see --list)")
+        ->check(Suggested(ScenarioNames()));
     for (const JobOption& option : simulate::JobOptions()) Add(app, option);
     app.add_option("--seed", seed_, "random seed [1]")->check(WholeNumber(0, UINT64_MAX));
     app.add_option("--out", out_, "run directory [gpuprobe-runs/<UTC time>-<name>]")->check(NotEmpty());
@@ -92,8 +99,7 @@ int List() {
 }
 
 int RefuseScenario(const std::string& name) {
-  std::vector<std::string> names;
-  for (const simulate::Scenario& each : simulate::Scenarios()) names.emplace_back(each.name);
+  const std::vector<std::string> names = ScenarioNames();
   const std::string near = DidYouMean(name, names);
   return Fail(kSimulate,
               absl::StrCat("no scenario \"", name, "\"",

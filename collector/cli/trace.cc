@@ -332,8 +332,11 @@ int TraceMain(const Arguments& arguments) {
           ->check(Parses([](const std::string& text) { return timeline::ParseSteps(text).status(); }));
   app.add_option("--ranks", options.ranks, "only these ranks: 0,3,8-11")
       ->check(Parses([](const std::string& text) { return timeline::ParseRanks(text).status(); }));
+  std::vector<std::string> findings;
+  for (const analysis::FindingRule& rule : analysis::FindingRules()) findings.emplace_back(rule.id);
   app.add_option("--around", options.around,
                  "only the steps that this finding is about (its id in the report)")
+      ->check(Suggested(findings))
       ->excludes(steps);
   app.add_option("--max-size", options.max_bytes, "stop at this size, all files together [256MiB]")
       ->transform(Size(kSmallestMaxBytes, UINT64_MAX));

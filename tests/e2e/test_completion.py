@@ -50,6 +50,9 @@ class Completion(harness.EndToEndTest):
         self.assertEqual(self.bash("trace", "DIR", "--format", "=", "c"), ["chrome"])
         self.assertEqual(self.bash("trace", "DIR", "--format", "="), ["perfetto", "chrome"])
         self.assertEqual(self.bash("help", "fi"), ["findings"])
+        self.assertEqual(self.bash("help", "sync"), ["sync-in-loop"])
+        self.assertEqual(self.bash("simulate", "--scenario", "straggler-l"), ["straggler-launches", "straggler-late"])
+        self.assertEqual(self.bash("trace", "DIR", "--around", "memory-l"), ["memory-leak"])
         # A number is for the user to know: files would be a wrong answer.
         os.mkdir(os.path.join(self.cwd, "10-runs"))
         self.assertEqual(self.bash("run", "--hang-after", "1"), [])
