@@ -36,7 +36,7 @@ class Look(harness.EndToEndTest):
 
     def job(self, *arguments, env=None):
         """What is printed as JSON of the job of this test: others may run on the machine."""
-        jobs = [job for job in json.loads(self.look(*arguments, "--json", env=env).stdout) if PROGRAM in job["processes"][0]["command"]]
+        jobs = [job for job in json.loads(self.look(*arguments, "--json", env=env).stdout) if f"{PROGRAM} {self.path('.')}" in job["processes"][0]["command"]]
         self.assertEqual(len(jobs), 1, jobs)
         return jobs[0]
 
