@@ -152,11 +152,8 @@ std::string TablesSql(const std::string& format) {
   return absl::Substitute(kTables, format == "table" ? "count(*)" : "group_concat(c.name, ', ')");
 }
 
-absl::Status PrintRows(const std::vector<Row>& rows, const std::string& format) {
-  if (format == "table") {
-    Print(TableText(rows));
-    return absl::OkStatus();
-  }
+void PrintRows(const std::vector<Row>& rows, const std::string& format) {
+  if (format == "table") return Print(TableText(rows));
   for (const Row& row : rows) {
     tables::Database::Cells cells;
     for (const std::string& cell : row) cells.push_back(cell.c_str());
@@ -166,7 +163,6 @@ absl::Status PrintRows(const std::vector<Row>& rows, const std::string& format) 
       Print(JsonLine(rows.front(), cells));
     }
   }
-  return absl::OkStatus();
 }
 
 std::vector<std::string> NamesIn(tables::Database& database, const std::string& sql) {
@@ -198,7 +194,8 @@ absl::Status PrintColumns(tables::Database& database, const std::string& table, 
         if (std::exchange(head, false)) return;
         rows.push_back({cells[0], cells[1], tables::MeaningOf(table, cells[0])});
       });
-  return status.ok() ? PrintRows(rows, format) : status;
+  if (status.ok()) PrintRows(rows, format);
+  return status;
 }
 
 bool HasWord(const std::string& sql, const std::string& word) {

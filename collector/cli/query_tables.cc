@@ -128,6 +128,8 @@ absl::StatusOr<std::unique_ptr<tables::Database>> OpenTables(const char* command
   } else {
     fs::remove(growing, error);  // an open one is read all the same
   }
+  // SQLite's trouble with that place, such as a full disk, is no reason not to answer.
+  if (absl::IsUnavailable(database.status())) return Fill(command, run, marker, "", &whole);
   return database;
 }
 

@@ -171,7 +171,7 @@ class Tables(harness.EndToEndTest):
         with open(log, "r+b") as file:
             file.truncate(os.path.getsize(log) - 7)
         self.assertEqual(self.run_program([GPUPROBE, "query", run, "SELECT 1 AS one"]).stdout, b"one\n  1\n")
-        self.assertEqual(os.listdir(kept), [], "its damage is told each time")
+        self.assertEqual(os.listdir(kept), [], "the damage is reported each time")
         os.chmod(kept, 0o777)
         self.query(run, "SELECT 1 AS one")
         self.assertEqual(os.listdir(kept), [], "others may write there")
