@@ -160,7 +160,7 @@ def main():
 
     moments = {parameter: (torch.zeros_like(parameter), torch.zeros_like(parameter)) for parameter in model.parameters()}
     norms = [float(hash((i, "norm")) % 1000) for i in range(4000)]
-    large = torch.zeros(4096, 4096, device="cuda")
+    large = torch.zeros(2048, 2048, device="cuda")
     hog = Hog() if KIND == "starved" and rank == 0 else None
 
     batches = iter(loader())
