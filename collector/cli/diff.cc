@@ -15,6 +15,7 @@
 #include "collector/cli/progress.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
+#include "collector/page/page.h"
 #include "collector/recording/recorder.h"
 #include "collector/recording/version.h"
 #include "collector/render/comparison.h"
@@ -26,10 +27,9 @@ namespace {
 constexpr char kDiff[] = "diff";
 constexpr int kLonger = 3;  // exit status
 
-absl::StatusOr<analysis::Run> RunOf(const GivenRun& given) {
+absl::StatusOr<analysis::Run> RunOf(const GivenRun& given, model::JobModel& job) {
   StepMarkerOption marker;
   marker.TakeFrom(given.directory());
-  model::JobModel job;
   job.SetStepMarker(marker.marker);
   const absl::StatusOr<store::Replayed> replayed = store::Replay(given.directory(), job);
   if (!replayed.ok()) return replayed.status();
@@ -65,10 +65,12 @@ int DiffMain(const Arguments& arguments) {
   std::string a;
   std::string b;
   bool json = false;
+  bool html = false;
   std::optional<double> fail_above;
   app.add_option("A", a, "run directory, or URL of a served run: before")->required();
   app.add_option("B", b, "run directory, or URL of a served run: after")->required();
   app.add_flag("--json", json, "print JSON for tools");
+  app.add_flag("--html", html, "print one self-contained HTML page with both runs")->excludes("--json");
   app.add_option("--fail-above", fail_above,
                  "return 3 if steps take more than so many percent longer in B, and that is more than chance")
       ->check(CLI::Range(0.0, 1e6))
@@ -82,14 +84,18 @@ int DiffMain(const Arguments& arguments) {
   const absl::StatusOr<GivenRun> given_b = GivenRun::Open(b);
   if (!given_b.ok()) return Fail(kDiff, given_b.status(), kFailed);
   const Progress progress({given_a->directory(), given_b->directory()});
-  const absl::StatusOr<analysis::Run> before = RunOf(*given_a);
+  model::JobModel job_a;
+  model::JobModel job_b;
+  const absl::StatusOr<analysis::Run> before = RunOf(*given_a, job_a);
   if (!before.ok()) return Fail(kDiff, before.status(), kFailed);
-  const absl::StatusOr<analysis::Run> after = RunOf(*given_b);
+  const absl::StatusOr<analysis::Run> after = RunOf(*given_b, job_b);
   if (!after.ok()) return Fail(kDiff, after.status(), kFailed);
   const analysis::Comparison comparison = analysis::Compare(*before, *after);
   const std::string text =
-      json
-          ? render::ComparisonJson(comparison, a, b)
+      json ? render::ComparisonJson(comparison, a, b)
+      : html
+          ? page::ComparisonPage({.name = a, .job = job_a, .report = before->report},
+                                 {.name = b, .job = job_b, .report = after->report}, comparison)
           : render::ComparisonText(comparison, a, b, render::Layout(ScreenOf(STDOUT_FILENO, color.no_color)));
   PrintForPeople(text);
   return fail_above.has_value() ? Judge(comparison, *fail_above) : kDone;

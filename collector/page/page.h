@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "collector/analysis/comparison/comparison.h"
 #include "collector/model/job/job_model.h"
 #include "collector/report/report.h"
 #include "collector/store/run_files.h"
@@ -15,8 +16,17 @@ namespace gpuprobe::page {
 // (esbuild, node-d3): the tables alone.
 std::string Page(const model::JobModel& job, const analysis::Report& report, const store::RunFiles& files);
 
-// The same page without its data, for a server that has the data under /api and says when there is new data
-// (collector/http): the page, and its program and styles under /page.js and /page.css.
+// Two runs on one page.
+struct ComparedJob {
+  std::string name;  // of the run, as the user knows it
+  const model::JobModel& job;
+  const analysis::Report& report;
+};
+std::string ComparisonPage(const ComparedJob& a, const ComparedJob& b,
+                           const analysis::Comparison& comparison);
+
+// The page of a run without its data, for a server that has the data under /api and says when there is new
+// data (collector/http): the page, and its program and styles under /page.js and /page.css.
 std::string LivePage();
 std::string_view LiveProgram();
 std::string_view LiveStyle();

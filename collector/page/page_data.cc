@@ -14,6 +14,8 @@
 #include "collector/page/packed_cells.h"
 #include "collector/page/step_grid.h"
 #include "collector/page/timelines.h"
+#include "collector/page/work_grid.h"
+#include "collector/report/words.h"
 #include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
@@ -50,18 +52,25 @@ class Document {
       : job_(job), report_(report), members_(MembersOf(job, report)), grid_(StepGridOf(job)) {}
 
   std::string Text(const store::RunFiles& files) const {
-    Json json = {{"schema_version", kSchemaVersion}, {"steps", Steps()}};
+    Json json = {{"schema_version", kSchemaVersion}, {"steps", Steps()}, {"work", Work()}};
     const Timelines timelines = TimelinesOf(job_, report_, grid_, files);
     json["names"] = timelines.names.names();
     json["timelines"] = Json::array();
     for (const Timeline& timeline : timelines.steps) json["timelines"].push_back(TimelineJson(timeline));
     json["memory"] = Memory();
+    json["step_starts"] = StepStarts();
     json["pictures"] = Json::array();
     for (const analysis::Finding& finding : report_.findings)
       json["pictures"].push_back(analysis::RuleOf(finding.id).picture);
     json["documents"] = Json::object();
     for (const analysis::Finding& finding : report_.findings)
       json["documents"][finding.id] = std::string(analysis::FindingExplanation(finding.id));
+    return text::SafeJson(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+
+  std::string StepsText() const {
+    const Json json = {{"steps", Steps()},
+                       {"warmup", report_.steps.has_value() ? report_.steps->warmup_count : 0}};
     return text::SafeJson(json.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 
@@ -92,6 +101,121 @@ class Document {
             {"rows", members_.size()},
             {"cells", cells},
             {"incomplete_columns", incomplete}};
+  }
+
+  // Where every complete step has as many calls, one number says it.
+  static std::optional<uint64_t> CallsPerStep(const WorkGrid& work, const WorkGrid::Rows& rows) {
+    std::optional<uint64_t> each;
+    for (size_t row = 0; row < rows.size(); ++row) {
+      for (size_t column = 0; column < rows[row].size(); ++column) {
+        const uint64_t steps = work.steps[row][column];
+        if (steps == 0) continue;
+        const uint64_t calls = rows[row][column].calls;
+        if (calls % steps != 0 || (each.has_value() && *each != calls / steps)) return std::nullopt;
+        each = calls / steps;
+      }
+    }
+    return each;
+  }
+
+  // Value of a cell, by row and column; `value` gives a number, or nullopt for none.
+  template <typename Value>
+  static std::string WorkCells(const WorkGrid& work, const WorkGrid::Rows& rows, Value value) {
+    std::vector<uint16_t> packed;
+    packed.reserve(rows.size() * work.columns);
+    for (size_t row = 0; row < rows.size(); ++row) {
+      for (size_t column = 0; column < work.columns; ++column) {
+        const bool none = rows[row].empty() || work.steps[row][column] == 0;
+        const std::optional<double> number = none ? std::nullopt : value(rows[row][column]);
+        packed.push_back(number.has_value() ? PackCell(*number) : kNoCell);
+      }
+    }
+    return PackCells(packed);
+  }
+
+  static Json WorkJson(const WorkGrid& work, const WorkGrid::Rows& rows, size_t place, bool transfers) {
+    const auto calls = [](const WorkCell& cell) { return std::optional(static_cast<double>(cell.calls)); };
+    const auto time = [](const WorkCell& cell) {
+      return cell.calls == 0
+                 ? std::nullopt
+                 : std::optional(static_cast<double>(cell.time_ns) / static_cast<double>(cell.calls));
+    };
+    const auto transfer = [](const WorkCell& cell) {
+      return cell.transfers > 0 ? std::optional(cell.transfer_ns / cell.transfers) : std::nullopt;
+    };
+    Json out = {{"place", place}};
+    if (const std::optional<uint64_t> each = CallsPerStep(work, rows); each.has_value()) {
+      out["calls_per_step"] = *each;
+    } else {
+      out["calls"] = WorkCells(work, rows, calls);
+    }
+    out["time_ns"] = WorkCells(work, rows, time);
+    if (transfers) out["transfer_ns"] = WorkCells(work, rows, transfer);
+    return out;
+  }
+
+  static Json WorkJson(const WorkGrid& work, const std::vector<WorkGrid::Rows>& all, bool transfers) {
+    Json out = Json::array();
+    for (size_t place = 0; place < all.size(); ++place) {
+      const bool any =
+          std::any_of(all[place].begin(), all[place].end(), [](const auto& row) { return !row.empty(); });
+      if (any) out.push_back(WorkJson(work, all[place], place, transfers));
+    }
+    return out;
+  }
+
+  static Json PhasesJson(const model::WorkColumns::Phases& phases) {
+    Json out = Json::object();
+    for (size_t i = 0; i < phases.size(); ++i) {
+      if (phases[i].calls == 0) continue;
+      out[report::Word(static_cast<model::StepPhase>(i))] = {{"calls", phases[i].calls},
+                                                             {"time_ns", phases[i].time_ns}};
+    }
+    return out;
+  }
+
+  Json Work() const {
+    if (grid_.columns == 0) return nullptr;
+    const WorkGrid work = WorkGridOf(job_, report_, members_, grid_);
+    std::vector<uint16_t> steps;
+    for (const std::vector<uint32_t>& row : work.steps) {
+      for (size_t column = 0; column < work.columns; ++column)
+        steps.push_back(row.empty() ? 0 : PackCell(row[column]));
+    }
+    Json kernels = WorkJson(work, work.kernels, false);
+    for (Json& kernel : kernels) kernel["phases"] = PhasesJson(work.phases[kernel["place"].get<size_t>()]);
+    return {{"steps_per_column", work.steps_per_column},
+            {"columns", work.columns},
+            {"steps", PackCells(steps)},
+            {"kernels", std::move(kernels)},
+            {"collectives", WorkJson(work, work.collectives, true)}};
+  }
+
+  // When the steps of the ranks whose memory is shown began.
+  Json StepStarts() const {
+    Json out = Json::array();
+    if (grid_.columns == 0) return out;
+    for (const size_t member : ChooseMembers(job_, report_, grid_)) {
+      const std::optional<size_t> row = RowOf(member);
+      const std::vector<StepCell>& cells = grid_.rows[member];
+      if (!row.has_value() || cells.empty()) continue;
+      std::vector<uint16_t> since;  // of each column, from the start of the one before that has steps
+      uint64_t first_ns = 0;
+      uint64_t before_ns = 0;
+      for (const StepCell& cell : cells) {
+        if (cell.steps == 0) {
+          since.push_back(kNoCell);
+          continue;
+        }
+        if (first_ns == 0) first_ns = before_ns = cell.start_ns;
+        since.push_back(PackCell(static_cast<double>(cell.start_ns - std::min(before_ns, cell.start_ns))));
+        before_ns = cell.start_ns;
+      }
+      out.push_back({{"row", *row},
+                     {"first_ns", Since(first_ns, report_.conditions.start_ns)},
+                     {"since_before_ns", PackCells(since)}});
+    }
+    return out;
   }
 
   std::string Cells(float StepCell::*member) const {
@@ -196,6 +320,10 @@ class Document {
 };
 
 }  // namespace
+
+std::string StepsData(const model::JobModel& job, const analysis::Report& report) {
+  return Document(job, report).StepsText();
+}
 
 std::string PageData(const model::JobModel& job, const analysis::Report& report,
                      const store::RunFiles& files) {

@@ -10,6 +10,9 @@
 
 namespace gpuprobe::page {
 
+// JSON: the steps of a run as PageData has them, and how many of the first are warm-up.
+std::string StepsData(const model::JobModel& job, const analysis::Report& report);
+
 // `files`: of the run, for the timelines.
 std::string PageData(const model::JobModel& job, const analysis::Report& report,
                      const store::RunFiles& files);

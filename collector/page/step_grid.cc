@@ -11,13 +11,6 @@ using model::CausedSeries;
 using model::StepColumn;
 using model::StepSeries;
 
-// The number by which all ranks know this step of the member.
-uint64_t JobStep(const model::JobModel& job, size_t member, uint64_t index) {
-  const int64_t step =
-      static_cast<int64_t>(index) + job.comparison().alignment().Behind(static_cast<uint32_t>(member), index);
-  return static_cast<uint64_t>(std::max<int64_t>(step, 0));
-}
-
 // Calls visit(first step as all ranks count, column) for every column of the member that has steps.
 template <typename Visit>
 void ForEachColumn(const model::JobModel& job, size_t member, Visit visit) {
@@ -70,7 +63,8 @@ StepCell CellOf(const Sums& sums) {
           .compute_ns = mean(s.compute_ns),
           .exposed_comm_ns = mean(s.exposed_comm_ns),
           .copy_ns = mean(s.copy_ns),
-          .caused_wait_ns = mean(sums.caused_ns)};
+          .caused_wait_ns = mean(sums.caused_ns),
+          .start_ns = s.start_ns};
 }
 
 std::vector<StepCell> RowOf(const model::JobModel& job, size_t member, const StepGrid& grid) {
@@ -99,6 +93,12 @@ std::vector<StepCell> RowOf(const model::JobModel& job, size_t member, const Ste
 }
 
 }  // namespace
+
+uint64_t JobStep(const model::JobModel& job, size_t member, uint64_t index) {
+  const int64_t step =
+      static_cast<int64_t>(index) + job.comparison().alignment().Behind(static_cast<uint32_t>(member), index);
+  return static_cast<uint64_t>(std::max<int64_t>(step, 0));
+}
 
 StepGrid StepGridOf(const model::JobModel& job) {
   const Extent extent = ExtentOf(job);

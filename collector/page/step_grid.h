@@ -19,6 +19,7 @@ struct StepCell {
   float exposed_comm_ns = 0;
   float copy_ns = 0;
   float caused_wait_ns = 0;
+  uint64_t start_ns = 0;  // of the first step, on the process's clock
 };
 
 // A column holds the steps [first_step + i * steps_per_column, ... + steps_per_column), as all ranks count.
@@ -33,6 +34,9 @@ struct StepGrid {
 };
 
 StepGrid StepGridOf(const model::JobModel& job);
+
+// The number by which all ranks know the step that the member calls `index`.
+uint64_t JobStep(const model::JobModel& job, size_t member, uint64_t index);
 
 // A step of one member, on its process's clock.
 struct StepWindow {

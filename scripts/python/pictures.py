@@ -25,7 +25,8 @@ MOST_BYTES = 60_000
 PAGE_RUN = ["--scenario", "straggler-late", "--ranks", "8", "--steps", "120", "--slow-from", "0.3", "--nvtx"]
 # Parts of the page, by the name of their picture.
 PARTS = {"page-header": "header", "page-findings": "#findings", "page-steps": "#steps", "page-heat-map": "#ranks-by-steps", "page-timeline": "#timeline", "page-where": "#step-times",
-         "page-bandwidth": "#bandwidth", "page-memory": "#memory", "page-ranks": "#ranks", "page-conditions": "#conditions"}
+         "page-bandwidth": "#bandwidth", "page-memory": "#memory", "page-ranks": "#ranks", "page-ranges": "#phases .icicle", "page-conditions": "#conditions"}
+COMPARED_RUNS = {"my-run": "straggler-kernels", "fixed-run": "healthy"}
 LAUNCH_RANKS = os.path.join(SOURCE, "samples", "launch_ranks.sh")
 DDP_TRAIN = os.path.join(BUILD, "samples", "ddp_train")
 TRAINING = ["--layers", "12", "--width", "512", "--batch", "64", "--bucket-mib", "4"]
@@ -165,14 +166,31 @@ def take_page(camera, chosen):
             for name, part in PARTS.items():
                 if name in chosen:
                     camera.keep(os.path.join(PICTURES, name + ".png"), page.locator(part).first.screenshot())
+            if "page-kernel" in chosen:
+                page.locator("#kernel-table tbody tr", has_text="gemm").first.locator("th button").click()
+                camera.keep(os.path.join(PICTURES, "page-kernel.png"), page.locator("#kernel-detail").screenshot())
+                page.get_by_role("button", name="Close the chosen kernel").click()
             if "report" in chosen:
                 page.evaluate("scrollTo(0, 0)")
                 camera.keep(os.path.join(SOURCE, "samples", "report.png"), page.screenshot())
 
 
+def take_diff(camera, chosen):
+    if "page-diff" not in chosen:
+        return
+    with tempfile.TemporaryDirectory(prefix="gpuprobe-picture-") as folder:
+        for name, scenario in COMPARED_RUNS.items():
+            subprocess.run([GPUPROBE, "simulate", "--scenario", scenario, *PAGE_RUN[2:6], "--out", os.path.join(folder, name)], check=True, capture_output=True)
+        path = os.path.join(folder, "change.html")
+        with open(path, "wb") as file:
+            subprocess.run([GPUPROBE, "diff", "my-run", "fixed-run", "--html"], cwd=folder, stdout=file, check=True)
+        with camera.open(path) as page:
+            camera.keep(os.path.join(PICTURES, "page-diff.png"), page.screenshot())
+
+
 def main():
     os.makedirs(PICTURES, exist_ok=True)
-    all_names = [*pictured(), *PARTS, "report"]
+    all_names = [*pictured(), *PARTS, "page-kernel", "page-diff", "report"]
     chosen = sys.argv[1:] or all_names
     if unknown := set(chosen) - set(all_names):
         sys.exit(f"no such picture: {', '.join(sorted(unknown))}; there are {', '.join(all_names)}")
@@ -183,6 +201,7 @@ def main():
             if finding in chosen:
                 take_finding(camera, finding)
         take_page(camera, chosen)
+        take_diff(camera, chosen)
         browser.close()
 
 

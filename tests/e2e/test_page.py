@@ -128,6 +128,125 @@ class Page(unittest.TestCase):
         page.get_by_text("The page has none of the selected steps").wait_for()
         self.check(page)
 
+    def rows(self, page, table):
+        """The numbers of a table by its first column, as its CSV has them."""
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Save {table} as CSV, all rows").click()
+        with open(download.value.path(), newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def test_every_table_follows_the_selection(self):
+        """Kernels, collectives, bandwidth, ranks and memory of the selected ranks and steps, against the records."""
+        page = self.open(self.late)
+
+        def ask(query):
+            run = subprocess.run([GPUPROBE, "query", self.late, query, "--format", "jsonl"], check=True, capture_output=True, timeout=60)
+            return [json.loads(line) for line in run.stdout.splitlines()]
+
+        warmup = sum(step["warmup"] for step in ask("SELECT warmup FROM step WHERE rank = 0"))
+        for address, ranks, first, last, words in (("steps=40-59&ranks=1", (1,), 40, 59, "rank 1, steps 40 to 59"), ("ranks=0,2", (0, 2), 0, 119, "ranks 0, 2"),
+                                                   ("steps=70-70", range(8), 70, 70, "step 70")):
+            with self.subTest(words):
+                page.evaluate(f"document.querySelector('header .chosen button')?.click(); location.hash = '#{address}'")
+                page.wait_for_function(f"document.querySelector('#kernels .note').textContent.startsWith('Of {words}: ')")
+                where = f"rank IN ({', '.join(map(str, ranks))}) AND step BETWEEN {max(first, warmup)} AND {last}"
+                kernels = {row["name"]: row for row in ask(f"SELECT name, count(*) AS calls, sum(end_ns - start_ns) AS ns FROM kernel WHERE {where} GROUP BY name")}
+                shown = self.rows(page, "Kernels")
+                self.assertGreater(len(shown), 8)
+                for row in shown:
+                    self.assertEqual(int(float(row["calls"])), kernels[row["kernel"]]["calls"], row)
+                    self.assertAlmostEqual(float(row["total (ns)"]) / kernels[row["kernel"]]["ns"], 1, delta=0.001, msg=row)
+                    self.assertAlmostEqual(float(row["a step"]), kernels[row["kernel"]]["calls"] / len(ranks) / (last - max(first, warmup) + 1), delta=1e-6)
+                self.assertAlmostEqual(sum(float(row["share"]) for row in shown), 1 - sum(row["ns"] for name, row in kernels.items() if name.startswith("nccl")) /
+                                       sum(row["ns"] for row in kernels.values()), delta=0.002)
+                calls = {(row["op"], row["bytes"]): row for row in ask(
+                    f"SELECT op, bytes, count(*) AS calls, avg(end_ns - start_ns) AS ns, avg(end_ns - start_ns - waited_ns) AS transfer FROM collective_waits WHERE {where} GROUP BY op, bytes")}
+                shown = self.rows(page, "Collectives")
+                self.assertEqual(len(shown), len(calls))
+                for row in shown:
+                    of = calls[row["operation"], int(float(row["size (bytes)"]))]
+                    self.assertEqual(int(float(row["calls (count)"])), of["calls"], row)
+                    self.assertAlmostEqual(float(row["time mean (ns)"]) / of["ns"], 1, delta=0.001, msg=row)
+                    self.assertAlmostEqual(float(row["transfer (ns)"]) / of["transfer"], 1, delta=0.03, msg=row)
+                page.get_by_text("Fit and limit are of the run.").wait_for()
+                steps = ask(f"SELECT rank, avg(total_ns) AS total, avg(compute_ns) AS compute FROM step WHERE step BETWEEN {max(first, warmup)} AND {last} GROUP BY rank ORDER BY rank")
+                for row, of in zip(self.rows(page, "Ranks"), steps, strict=True):
+                    self.assertAlmostEqual(float(row["total (ns)"]) / of["total"], 1, delta=0.002, msg=row)
+                    self.assertAlmostEqual(float(row["compute (ns)"]) / of["compute"], 1, delta=0.002, msg=row)
+                if first > 0:
+                    band = page.locator("#memory svg .selected-steps").bounding_box()
+                    frame = page.locator("#memory svg").bounding_box()
+                    self.assertAlmostEqual((band["x"] - frame["x"] - 66) / (frame["width"] - 70), first / 120, delta=0.08)
+                    self.assertIn(f"In {words.rpartition(', ')[2]}, highest level", page.locator("#memory .note").first.inner_text())
+        self.check(page)
+
+    def test_a_kernel_can_be_looked_into(self):
+        """Over the steps, by rank and by phase: the slow rank's kernels take longer from the step on that the finding names."""
+        page = self.open(self.late)
+        with open(os.path.join(self.late, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        about = report["findings"][0]["about"]
+        row = next(place for place, kernel in enumerate(report["top_kernels"]) if kernel["class"] == "gemm")
+        name = report["top_kernels"][row]["name"]
+        page.locator("#kernel-table tbody tr", has=page.locator(f"th button[title='{name}']")).locator("th button").click()
+        detail = page.locator("#kernel-detail")
+        self.assertEqual(detail.locator("h3").inner_text(), name)
+        self.assertIn(f"slowest rank {about['ranks'][0]}, ", detail.inner_text())
+        factor = float(re.search(r"slowest rank \d+, ([\d.]+)x", detail.inner_text())[1])
+        self.assertGreater(factor, 1.1)
+        page.evaluate(f"location.hash = '#steps={about['first_step'] + 2}-119'")
+        page.wait_for_function("document.querySelector('#kernel-detail .selected-steps') !== null")
+        since = float(re.search(r"slowest rank \d+, ([\d.]+)x", detail.inner_text())[1])
+        self.assertAlmostEqual(since, 1.3, delta=0.03, msg="by so much is the rank slow")
+        self.assertEqual(detail.locator("svg .late").count(), 1)
+        run = subprocess.run([GPUPROBE, "query", self.late, "--format", "jsonl",
+                              f"SELECT phase, count(*) AS calls FROM kernel WHERE name = '{name}' AND step >= 0 GROUP BY phase ORDER BY sum(end_ns - start_ns) DESC"], check=True, capture_output=True, timeout=60)
+        for phase in map(json.loads, run.stdout.splitlines()):
+            self.assertRegex(detail.inner_text(), rf"{phase['phase']} [\d.]+ % \({phase['calls']:,} calls\)")
+        page.mouse.move(*[detail.locator("svg").first.bounding_box()[side] + 100 for side in ("x", "y")])
+        self.assertIn("slowest rank", page.locator(".tooltip").inner_text())
+        page.mouse.move(0, 0)
+        self.accessible(page)
+        page.get_by_role("button", name="Close the chosen kernel").click()
+        self.assertEqual(detail.count(), 0)
+        self.check(page)
+
+    def test_two_runs_on_one_page(self):
+        """The steps of both in one chart, and the tables of `gpuprobe diff --json`."""
+        runs = [self.record(scenario, "--ranks", "8", "--steps", "80") for scenario in ("healthy", "straggler-kernels")]
+        path = os.path.join(self.folder.name, "change.html")
+        with open(path, "wb") as file:
+            subprocess.run([GPUPROBE, "diff", *runs, "--html"], check=True, stdout=file, timeout=60)
+        compared = json.loads(subprocess.run([GPUPROBE, "diff", *runs, "--json"], check=True, capture_output=True, timeout=60).stdout)
+        self.assertGreater(len(compared["changes"]), 0)
+        for width, scheme in ((1400, "light"), (390, "dark"), (1920, "light")):
+            page, self.troubles = self.chromium.page(self, "file:", width, 1000, scheme)
+            page.goto("file://" + path)
+            page.wait_for_selector("html[data-ready=true]")
+            self.assertEqual(page.locator("#changes-title").inner_text(), compared["verdict"])
+            self.assertEqual(page.locator(".finding h3").all_inner_texts(), [change["statement"] for change in compared["changes"]])
+            self.assertEqual([len(page.locator(f"#steps svg .{css}").get_attribute("points").split()) for css in ("run-a", "run-b")], [80, 80])
+            for table, key in (("Parts of a step", "steps"), ("Ranks that changed", "ranks")):
+                rows = self.rows(page, table)
+                self.assertEqual([(float(row["A (ns)"]), float(row["B (ns)"])) for row in rows], [(row["a"]["mean_ns"], row["b"]["mean_ns"]) for row in compared[key]])
+            kernels = {row["name"]: row for row in compared["kernels"]}
+            for row in self.rows(page, "Kernels"):
+                self.assertEqual(float(row["change a step (ns)"]), kernels[row["kernel"]]["change_ns_per_step"])
+            page.locator("#steps svg").scroll_into_view_if_needed()
+            box = page.locator("#steps svg").bounding_box()
+            page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 80)
+            self.assertRegex(page.locator(".tooltip").inner_text(), r"step \d+\nA [\d.]+ ms\nB [\d.]+ ms")
+            page.mouse.move(0, 0)
+            self.accessible(page)
+            self.check(page)
+
+    def test_a_wide_screen_is_used(self):
+        page = self.open(self.late, width=1920)
+        self.assertGreater(page.evaluate("document.querySelector('main').getBoundingClientRect().width"), 1800)
+        self.assertGreater(page.locator("#steps svg").bounding_box()["width"], 1700)
+        self.accessible(page)
+        self.check(page)
+
     def test_findings_explain_themselves(self):
         for scenario in ("straggler-late", "hang-missing-rank", "memory-leak", "pipeline"):
             page = self.open(self.record(scenario))
@@ -150,11 +269,7 @@ class Page(unittest.TestCase):
         page = self.open(self.late)
         with open(os.path.join(self.late, "report.json"), encoding="utf-8") as file:
             report = json.load(file)
-        with page.expect_download() as download:
-            page.get_by_role("button", name="Save Kernels as CSV, all rows").click()
-        with open(download.value.path(), newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        self.assertEqual(download.value.suggested_filename, "kernel-table.csv")
+        rows = self.rows(page, "Kernels")
         self.assertEqual([(row["kernel"], int(row["calls"]), int(row["total (ns)"])) for row in rows],
                          [(kernel["name"], kernel["time_ns"]["count"], kernel["time_ns"]["total"]) for kernel in report["top_kernels"]])
         page.evaluate("document.addEventListener('copy', event => { window.copied = event.target.value; })")
@@ -253,6 +368,7 @@ class Page(unittest.TestCase):
         for summary in page.locator("summary").all():
             summary.click()
         page.wait_for_selector("#longest tbody tr:nth-child(6)")
+        page.evaluate("document.querySelector('header .chosen button')?.click()")
         page.locator("#kernels select").select_option("all")
         page.locator("#kernels input[type=search]").fill("flash")
         names = page.locator("#kernel-table tbody th").all_inner_texts()

@@ -189,10 +189,8 @@ void Absorb(Gathered& into, const Gathered& from) {
   into.transfer_bus_bytes += from.transfer_bus_bytes;
 }
 
-using GroupKey = std::tuple<std::string, std::string, bool, uint64_t, uint32_t>;
-
 // Series that read alike are one entry (several local communicators may carry the same hash).
-std::vector<CollectiveReport> Conclude(const std::map<GroupKey, Gathered>& gathered) {
+std::vector<CollectiveReport> Conclude(const std::map<CollectiveKey, Gathered>& gathered) {
   std::vector<CollectiveReport> out;
   out.reserve(gathered.size());
   for (const auto& [key, g] : gathered) out.push_back(Conclude(g));
@@ -202,13 +200,13 @@ std::vector<CollectiveReport> Conclude(const std::map<GroupKey, Gathered>& gathe
   return out;
 }
 
-void GatherInto(std::map<GroupKey, Gathered>& all, const model::Member& member, const Exchanges* exchanges) {
+void GatherInto(std::map<CollectiveKey, Gathered>& all, const model::Member& member,
+                const Exchanges* exchanges) {
   member.ForEachSeries([&](const model::CollectiveSeries& series) {
     Gathered g = Gather(member, series);
     if (exchanges != nullptr) g.report.transfers = exchanges->Of(*member.process, series);
     g.report.members = {member.index};
-    const GroupKey key{g.report.op, g.report.comm, g.report.mixed_sizes, g.report.size_bytes,
-                       g.report.calls_per_plan};
+    const CollectiveKey key = KeyOf(g.report);
     const auto found = all.find(key);
     if (found == all.end()) {
       all.emplace(key, std::move(g));
@@ -232,8 +230,17 @@ uint64_t SteadySteps(const model::Member& member) {
 
 }  // namespace
 
+CollectiveKey KeyOf(const CollectiveReport& collective) {
+  return {collective.op, collective.comm, collective.mixed_sizes, collective.size_bytes,
+          collective.calls_per_plan};
+}
+
+CollectiveKey KeyOf(const model::Member& member, const model::CollectiveSeries& series) {
+  return KeyOf(Gather(member, series).report);
+}
+
 std::vector<CollectiveReport> CollectivesOf(const model::Member& member) {
-  std::map<GroupKey, Gathered> all;
+  std::map<CollectiveKey, Gathered> all;
   GatherInto(all, member, nullptr);
   std::vector<CollectiveReport> out = Conclude(all);
   FillSteady(SteadySteps(member), 1, out);
@@ -242,7 +249,7 @@ std::vector<CollectiveReport> CollectivesOf(const model::Member& member) {
 
 std::vector<CollectiveReport> CollectivesOf(const model::JobModel& job) {
   const Exchanges exchanges(job);
-  std::map<GroupKey, Gathered> all;
+  std::map<CollectiveKey, Gathered> all;
   uint64_t steps = 0;
   size_t ranks = 0;
   for (const model::Member& member : job.ReportedMembers()) {

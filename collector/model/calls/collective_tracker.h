@@ -26,6 +26,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "collector/model/calls/graph_replays.h"
 #include "collector/model/calls/steady_transfers.h"
+#include "collector/model/calls/transfer_slices.h"
 #include "collector/model/calls/transfers.h"
 #include "collector/model/state/members.h"
 #include "collector/model/statistics/distribution.h"
@@ -128,6 +129,7 @@ struct CollectiveSeries {
   uint64_t transfer_bytes = 0;  // of the compared plans
   FirstPlan first_compared;     // its time: the shortest one
   SteadyTransfers steady;       // the compared plans after the warm-up
+  TransferSlices slices;        // the compared plans, over the run
   TransferShapes shapes;        // likewise filled in by the job
 
   template <typename Archive>
@@ -135,7 +137,7 @@ struct CollectiveSeries {
     archive.Members(this, comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, element_bytes,
                     mixed_elements, failed_calls, untimed_calls, unlaunched_calls, parts, ran_as, time_ns,
                     first, compared_plans, wait_ns, transfer_ns, transfer_bytes, first_compared, steady,
-                    shapes);
+                    slices, shapes);
   }
 };
 

@@ -177,6 +177,7 @@ void RankComparison::AddWaiting(const Members& members, const std::vector<Partic
     p.series->first_compared.See(p.start_ns, transfer);
     p.series->steady.Add({.end_ns = p.end_ns, .transfer_ns = transfer, .waited_ns = waited},
                          members[p.member].steps().steady_runs());
+    p.series->slices.Add(p.end_ns, transfer);
     blame_[p.member].waited_ns += waited;
     blame_[p.member].compared += pair ? 0 : 1;
   }

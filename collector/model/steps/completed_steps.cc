@@ -24,6 +24,7 @@ void CompletedSteps::Add(const StepRecord& record, const Content& content) {
     const std::optional<uint64_t> early = warmup_known_ ? std::nullopt : std::optional(counted_);
     communication_.AddStep(content.operations, content.own, content.phases, record, early);
     work_.AddStep(content.operations.first(content.own), record.total_ns(), counted_, early.has_value());
+    work_columns_.AddStep(content.operations.first(content.own), content.phases, record.index);
   }
   steps_.push_back(record);
   ++counted_;

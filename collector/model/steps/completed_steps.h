@@ -23,6 +23,7 @@
 #include "collector/model/steps/step_statistics.h"
 #include "collector/model/steps/step_work.h"
 #include "collector/model/steps/warmup.h"
+#include "collector/model/steps/work_columns.h"
 
 namespace gpuprobe::model {
 
@@ -60,6 +61,8 @@ class CompletedSteps {
   const CommunicationTiming& communication() const { return communication_; }
   CommunicationTiming& communication() { return communication_; }
   const StepWork& work() const { return work_; }
+  // Of the complete steps.
+  const WorkColumns& work_columns() const { return work_columns_; }
   // When the steps after the warm-up began.
   const SteadyRuns& steady_runs() const { return steady_runs_; }
   // What the host did while the device was idle for it, over the steps of `statistics`.
@@ -100,6 +103,7 @@ class CompletedSteps {
   StepSeries series_;
   CommunicationTiming communication_;
   StepWork work_;
+  WorkColumns work_columns_;
   SteadyRuns steady_runs_;
   HostPlaces host_places_;
 
@@ -107,7 +111,7 @@ class CompletedSteps {
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, steps_, counted_, warmup_known_, warmup_count_, early_, early_counted_, statistics_,
-                    blocks_, series_, communication_, work_, steady_runs_, host_places_);
+                    blocks_, series_, communication_, work_, work_columns_, steady_runs_, host_places_);
     archive.Require(warmup_known_ || (steps_.size() == early_.size() && early_.size() < kWarmupLook &&
                                       warmup_count_ <= early_counted_ && early_counted_ <= early_.size()));
   }

@@ -77,6 +77,7 @@ struct StepColumn {
   uint64_t exposed_comm_ns = 0;
   uint64_t copy_ns = 0;
   uint64_t idle_ns = 0;
+  uint64_t start_ns = 0;  // of its first step
   uint64_t longest_ns = 0;
   uint64_t longest_step = 0;
   uint64_t longest_start_ns = 0;
@@ -89,11 +90,13 @@ struct StepColumn {
           .exposed_comm_ns = step.exposed_comm_ns,
           .copy_ns = step.copy_ns,
           .idle_ns = step.idle_ns,
+          .start_ns = step.start_ns,
           .longest_ns = step.total_ns(),
           .longest_step = step.index,
           .longest_start_ns = step.start_ns});
   }
   void Join(const StepColumn& next) {
+    if (steps == 0) start_ns = next.start_ns;
     steps += next.steps;
     incomplete += next.incomplete;
     total_ns += next.total_ns;
@@ -110,7 +113,7 @@ struct StepColumn {
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, steps, incomplete, total_ns, compute_ns, exposed_comm_ns, copy_ns, idle_ns,
-                    longest_ns, longest_step, longest_start_ns);
+                    start_ns, longest_ns, longest_step, longest_start_ns);
   }
 };
 

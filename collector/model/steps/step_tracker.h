@@ -111,6 +111,7 @@ class StepTracker {
   const StepSeries& series() const { return completed_.series(); }
   const CommunicationTiming& communication() const { return completed_.communication(); }
   const StepWork& work() const { return completed_.work(); }
+  const WorkColumns& work_columns() const { return completed_.work_columns(); }
   const SteadyRuns& steady_runs() const { return completed_.steady_runs(); }
   const HostPlaces& host_places() const { return completed_.host_places(); }
 

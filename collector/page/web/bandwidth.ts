@@ -3,6 +3,7 @@
 import {scaleLinear, scaleLog} from 'd3-scale';
 import {line} from 'd3-shape';
 import {bottomAxis, leftAxis} from './chart';
+import {isChosen, seenCalls, windowWords} from './chosen_work';
 import {Collective, Data, LinkModel} from './data';
 import {h, responsive, s, section, select, text} from './dom';
 import {Store} from './selection';
@@ -11,18 +12,19 @@ import {bytes, count, duration, percent, plural, rate, shortComm} from './units'
 const kHeight = 200;
 const kLeft = 58;
 
-interface Group { key: string; words: string; calls: Collective[]; model: LinkModel | null }
+interface Group { key: string; words: string; calls: Collective[]; places: number[]; model: LinkModel | null }
 
 function groupsOf(data: Data): Group[] {
   const groups = new Map<string, Group>();
-  for (const call of data.report.collectives) {
+  for (const [place, call] of data.report.collectives.entries()) {
     if (!call.size_bytes || (call.busbw_gbytes_per_s === null && !call.transfer_busbw_gbytes_per_s)) continue;
     const key = `${call.op} ${call.comm}`;
     if (!groups.has(key)) {
       const model = data.report.communication.alpha_beta.find(m => m.op === call.op && m.comm === call.comm) ?? null;
-      groups.set(key, {key, words: `${call.op} on ${call.comm_name ?? shortComm(call.comm)}, ${plural(call.comm_ranks ?? 0, 'rank')}`, calls: [], model});
+      groups.set(key, {key, words: `${call.op} on ${call.comm_name ?? shortComm(call.comm)}, ${plural(call.comm_ranks ?? 0, 'rank')}`, calls: [], places: [], model});
     }
     groups.get(key)!.calls.push(call);
+    groups.get(key)!.places.push(place);
   }
   const time = (group: Group): number => group.calls.reduce((sum, call) => sum + call.time_ns.total, 0);
   return [...groups.values()].sort((a, b) => time(b) - time(a)).slice(0, 64);
@@ -36,20 +38,27 @@ function fitted(model: LinkModel): (size: number) => number {
   return size => factor * size / (model.alpha_ns + factor * size / model.beta_gbytes_per_s);
 }
 
-function draw(data: Data, group: Group, width: number): SVGSVGElement {
+function draw(data: Data, store: Store, group: Group, width: number): SVGSVGElement {
   const peak: number | null = data.report.communication.link_peak_gbytes_per_s;
   const reference: number | null = peak === null ? data.report.communication.network?.reference_gbytes_per_s ?? null : null;
   const limit = peak ?? reference;
   const sizes = group.calls.map(call => call.size_bytes!);
   const least = Math.min(...sizes) / 4;
   const most = Math.max(...sizes) * 4;
-  const best = Math.max(limit ?? 0, ...group.calls.flatMap(call => [call.busbw_gbytes_per_s ?? 0, call.transfer_busbw_gbytes_per_s ?? 0]));
+  const best = Math.max(limit ?? 0, ...group.calls.flatMap(call => [call.busbw_gbytes_per_s ?? 0, call.transfer_busbw_gbytes_per_s ?? 0]),
+                        ...group.places.flatMap(place => {
+                          const of = seenCalls(data, store, place);
+                          return [of.busbw ?? 0, of.transfer_busbw ?? 0];
+                        }));
   const x = scaleLog([least, most], [kLeft, width - 8]);
   const y = scaleLinear([0, best * 1.1 || 1], [kHeight, 10]);
   const powers: number[] = [];
   for (let power = 2 ** Math.ceil(Math.log2(least)); power <= most; power *= width < 420 ? 16 : 4) powers.push(power);
   const root = s('svg', {width, height: kHeight + 22, role: 'img', 'aria-label':
-      `${group.words}: ${group.calls.map(call => `${bytes(call.size_bytes!)} reach ${rate(call.transfer_busbw_gbytes_per_s ?? call.busbw_gbytes_per_s ?? 0)}`).join(', ')}`},
+      `${group.words}: ${group.calls.map((call, i) => {
+        const of = seenCalls(data, store, group.places[i]!);
+        return of.calls === 0 ? `${bytes(call.size_bytes!)} not in the selection` : `${bytes(call.size_bytes!)} reach ${rate(of.transfer_busbw ?? of.busbw ?? 0)}`;
+      }).join(', ')}`},
                  ...leftAxis(y, kLeft, width, value => rate(value)), ...bottomAxis(powers, x, kHeight + 17, bytes));
   if (limit !== null) {
     root.append(s('line', {x1: kLeft, x2: width, y1: y(limit), y2: y(limit), class: 'limit'}),
@@ -60,18 +69,17 @@ function draw(data: Data, group: Group, width: number): SVGSVGElement {
     const points = Array.from({length: 65}, (_, i) => least * (most / least) ** (i / 64));
     root.append(s('path', {d: line<number>().x(size => x(size)).y(size => y(of(size)))(points), class: 'fit'}));
   }
-  for (const call of group.calls) {
-    const title = `${bytes(call.size_bytes!)}, ${plural(call.calls, 'call')}`;
-    const calls = 3 + Math.min(4, Math.log10(call.calls + 1));
-    if (call.busbw_gbytes_per_s !== null) {
-      root.append(s('circle', {cx: x(call.size_bytes!), cy: y(call.busbw_gbytes_per_s), r: calls, class: 'with-wait'},
-                    s('title', {}, `${title}: ${rate(call.busbw_gbytes_per_s)} with waiting`)));
-    }
-    if (call.transfer_busbw_gbytes_per_s) {
-      root.append(s('circle', {cx: x(call.size_bytes!), cy: y(call.transfer_busbw_gbytes_per_s), r: calls, class: 'comm'},
-                    s('title', {}, `${title}: ${rate(call.transfer_busbw_gbytes_per_s)} without waiting`)));
-    }
-  }
+  const chosen = isChosen(data, store);
+  group.calls.forEach((call, i) => {
+    const of = seenCalls(data, store, group.places[i]!);
+    if (of.calls === 0) return;
+    const title = `${bytes(call.size_bytes!)}, ${plural(of.calls, 'call')}${chosen ? ' of the selection' : ''}`;
+    const calls = 3 + Math.min(4, Math.log10(of.calls + 1));
+    if (of.busbw !== null)
+      root.append(s('circle', {cx: x(call.size_bytes!), cy: y(of.busbw), r: calls, class: 'with-wait'}, s('title', {}, `${title}: ${rate(of.busbw)} with waiting`)));
+    if (of.transfer_busbw)
+      root.append(s('circle', {cx: x(call.size_bytes!), cy: y(of.transfer_busbw), r: calls, class: 'comm'}, s('title', {}, `${title}: ${rate(of.transfer_busbw)} without waiting`)));
+  });
   return root;
 }
 
@@ -105,6 +113,18 @@ export function bandwidth(data: Data, store: Store): HTMLElement | null {
   body.append(h('p', {class: 'legend'}, h('span', {}, h('i', {class: 'comm dot'}), 'transfer, without waiting'),
                 h('span', {}, h('i', {class: 'ring'}), 'with waiting for late ranks'),
                 chosen.model !== null ? h('span', {}, h('i', {class: 'dash'}), 'fitted line') : null), plot, note);
-  const redraw = responsive(plot, width => plot.replaceChildren(draw(data, chosen, width)));
+  const window = h('p', {class: 'note', hidden: true});
+  body.append(window);
+  const redraw = responsive(plot, width => plot.replaceChildren(draw(data, store, chosen, width)));
+  const follow = (): void => {
+    window.hidden = !isChosen(data, store);
+    window.textContent = window.hidden ? '' : `${windowWords(data, store)} Fit and limit are of the run.`;
+  };
+  follow();
+  store.follow((_, changed) => {
+    if (data.work === null || (!changed.has('ranks') && !changed.has('steps'))) return;
+    follow();
+    redraw();
+  });
   return root;
 }

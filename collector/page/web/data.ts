@@ -1,21 +1,28 @@
 // The two documents inside the page: report.json (docs/report-json.md) and the series (docs/internals/page-data.md).
 
+import {unpack} from './packed';
 import type {Kernel, PictureName, Report, Steps} from './report';
+import {RawWork, WorkGrid} from './work';
 
 export type {
   Collective, Communicator, Finding, Kernel, LinkModel, MemoryBySteps, MemoryLifetimes, Phase, PictureName, Report, Statistics, Steps,
   SummarisedGpuHealth as GpuHealth, SummarisedRank as Rank} from './report';
 
+export interface RawSteps {
+  first_step: number; steps_per_column: number; columns: number; rows: number; cells: Record<string, string>; incomplete_columns: number[];
+}
 interface RawPageData {
-  steps: null | {first_step: number; steps_per_column: number; columns: number; rows: number;
-                 cells: Record<string, string>; incomplete_columns: number[]};
+  steps: RawSteps | null;
   names: string[];
   timelines: Timeline[];
   memory: MemoryLevels[];
   pictures: (PictureName | '')[];
   documents: Record<string, string>;
-  kernels?: Kernel[];
+  work?: RawWork | null;
+  step_starts?: RawStepStarts[];
 }
+// When a rank's steps began: the first one, from the start of the run, and each column's from the one before.
+interface RawStepStarts { row: number; first_ns: number; since_before_ns: string }
 export interface Timeline {
   step: number; column: number; slowest: boolean; median: boolean; findings: number[]; start_ns: number; length_ns: number;
   ranks: {row: number; step_start_ns: number | null; step_end_ns: number | null;
@@ -52,7 +59,7 @@ export class StepGrid {
   readonly rows: number;
   readonly incomplete: Set<number>;
 
-  constructor(raw: NonNullable<RawPageData['steps']>) {
+  constructor(raw: RawSteps) {
     this.first = raw.first_step;
     this.stepsPerColumn = raw.steps_per_column;
     this.columns = raw.columns;
@@ -98,6 +105,18 @@ export class StepGrid {
     for (const key of [...kParts, 'time_ns'] as const) sums[key] /= n;
     return sums;
   }
+  // How long the others waited for this row in the mean step, of the same steps.
+  causedBy(row: number, steps: [number, number] | null, warmup: number): number | null {
+    let sum = 0, n = 0;
+    const [first, last] = this.columnsOf(steps);
+    for (let column = first; column <= last; ++column) {
+      const i = this.at(row, column);
+      if (Number.isNaN(this.total[i]) || this.stepOf(column) < warmup) continue;
+      ++n;
+      sum += this.caused[i];
+    }
+    return n === 0 ? null : sum / n;
+  }
   part(part: Part, row: number, column: number): number {
     const i = this.at(row, column);
     switch (part) {
@@ -109,22 +128,11 @@ export class StepGrid {
   }
 }
 
-// The packing of collector/page/packed_cells.h.
-function unpack(base64: string): Float32Array {
-  const bytes = atob(base64);
-  const cells = new Float32Array(bytes.length / 2);
-  for (let i = 0; i < cells.length; ++i) {
-    const cell = bytes.charCodeAt(2 * i) | bytes.charCodeAt(2 * i + 1) << 8;
-    const e = cell >> 11;
-    const mantissa = cell & 2047;
-    cells[i] = cell === 65535 ? NaN : e === 0 ? mantissa : (2048 + mantissa) * 2 ** (e - 1);
-  }
-  return cells;
-}
-
 export interface Data {
   version: string;  // of the documents; empty: of a page that is a file
   report: Report; grid: StepGrid | null; names: string[]; timelines: Timeline[]; memory: MemoryLevels[]; kernels: Kernel[];
+  work: WorkGrid | null;
+  stepStarts: Map<number, Float64Array>;  // by row: of each column, in ns from the start of the run; NaN: it has none there
   pictures: (PictureName | '')[];  // of the report's findings, by their places
   documents: Record<string, string>;  // of the report's findings, by their ids, in Markdown
   blames(row: number): boolean;  // a finding names the rank
@@ -153,6 +161,14 @@ export async function fetched(): Promise<Data | null> {
   return null;
 }
 
+function startsOf(raw: RawStepStarts): Float64Array {
+  let at = raw.first_ns;
+  return Float64Array.from(unpack(raw.since_before_ns), since => {
+    if (!Number.isNaN(since)) at += since;
+    return Number.isNaN(since) ? NaN : at;
+  });
+}
+
 function dataOf(report: Report, raw: RawPageData, version: string): Data {
   const rows = new Map<number, number>();
   const key = (row: number): string => `${report.ranks[row].host}/${report.ranks[row].pid}/${report.ranks[row].gpu}`;
@@ -163,9 +179,10 @@ function dataOf(report: Report, raw: RawPageData, version: string): Data {
   const processOf = (row: number): string => duplicates.get(report.ranks[row].pid) === report.ranks[row].rank ? ` (pid ${report.ranks[row].pid})` : '';
   const shortName = (row: number): string => String(report.ranks[row].rank ?? report.ranks[row].pid) + gpuOf(row);
   const blamed = new Set(report.findings.filter(({severity}) => severity !== 'info').flatMap(({about}) => about.ranks));
+  const grid = raw.steps === null ? null : new StepGrid(raw.steps);
   return {
-    version, report, names: raw.names, timelines: raw.timelines, memory: raw.memory, pictures: raw.pictures, documents: raw.documents ?? {}, kernels: raw.kernels ?? report.top_kernels,
-    grid: raw.steps === null ? null : new StepGrid(raw.steps),
+    version, report, names: raw.names, timelines: raw.timelines, memory: raw.memory, pictures: raw.pictures, documents: raw.documents ?? {}, kernels: report.top_kernels,
+    grid, work: grid === null || !raw.work ? null : new WorkGrid(raw.work, grid), stepStarts: new Map((raw.step_starts ?? []).map(starts => [starts.row, startsOf(starts)])),
     rankName: row => (report.ranks[row].rank === null ? `pid ${report.ranks[row].pid}` : `rank ${report.ranks[row].rank}` + processOf(row)) + gpuOf(row),
     shortName, rowOfName: name => report.ranks.findIndex((_, row) => shortName(row) === name),
     blames: row => blamed.has(report.ranks[row].rank ?? -1),

@@ -52,7 +52,7 @@ function steps(data: Data): string {
   return `${plural(s.count, 'step')} in ${duration(c.duration_ns)}, ${duration(s.time_ns.mean)} a step`;
 }
 
-function themeButton(): HTMLButtonElement {
+export function themeButton(): HTMLButtonElement {
   const themes = ['auto', 'light', 'dark'];
   const {dataset} = document.documentElement;
   const theme = (): string => dataset.theme ?? 'auto';
@@ -69,6 +69,14 @@ function themeButton(): HTMLButtonElement {
   return box;
 }
 
+// "steps 41 to 199": those of the columns that hold them.
+export function stepsWords(data: Data, steps: [number, number]): string {
+  const columns = data.grid!.columnsOf(steps);
+  const first = data.grid!.stepOf(columns[0]);
+  const last = data.grid!.lastStepOf(columns[1]);
+  return first === last ? `step ${first}` : `steps ${first} to ${last}`;
+}
+
 // "rank 5, steps 41 to 199"
 export function selectionWords(data: Data, store: Store): string {
   const {ranks, steps: chosen} = store.value;
@@ -76,12 +84,7 @@ export function selectionWords(data: Data, store: Store): string {
   const names = [...ranks].map(row => data.shortName(row));
   if (names.length > 0)
     parts.push(`${names.length === 1 ? 'rank' : 'ranks'} ${names.slice(0, 8).join(', ')}${names.length > 8 ? ' ...' : ''}`);
-  if (chosen !== null && data.grid !== null) {
-    const columns = data.grid.columnsOf(chosen);
-    const first = data.grid.stepOf(columns[0]);
-    const last = data.grid.lastStepOf(columns[1]);
-    parts.push(first === last ? `step ${first}` : `steps ${first} to ${last}`);
-  }
+  if (chosen !== null && data.grid !== null) parts.push(stepsWords(data, chosen));
   return parts.join(', ');
 }
 

@@ -1,15 +1,11 @@
 // Where the host was while a GPU had nothing to do: the time on top, below it the program's own lines, below each
 // of them the library's line and the call that it was in. A block is as wide as its share.
 import {Data, Finding, PictureName} from './data';
-import {h} from './dom';
+import {Block, icicle} from './icicle';
 import {HostPlace, HostTime, PythonFrame} from './report';
-import {duration, percent, plural, shortFile} from './units';
+import {duration, plural, shortFile} from './units';
 
-interface Block { name: string; ns: number; words: string; css: string; below: Block[] }
 interface Root { title: string; ns: number; places: HostPlace[]; rest: [string, number][] }
-
-const kLeastShare = 0.005;  // less is too narrow to be seen
-const kLeastNamed = 0.04;   // and less for a name
 
 // By the picture of the finding: a step's idle time, with the cause that the finding is about pointed out.
 const kCauses: Partial<Record<PictureName, HostTime['cause'][]>> = {
@@ -61,27 +57,11 @@ function rootOf(data: Data, finding: Finding, picture: PictureName | ''): Root |
           ns: of.reduce((sum, place) => sum + place.ns_per_step, 0), places: of, rest: []};
 }
 
-function draw(one: Block, all: number, parent: number): HTMLElement {
-  const share = parent > 0 ? one.ns / parent : 0;
-  return h('div', {class: 'part', style: `width: ${(100 * share).toFixed(2)}%`},
-           h('div', {class: `bar ${one.css}`, title: `${one.name}\n${one.words}, ${percent(one.ns / all)}`},
-             one.ns < kLeastNamed * all ? '' : `${one.name}  ${percent(one.ns / all)}`),
-           one.below.length > 0 ? h('div', {class: 'row'}, ...one.below.map(below => draw(below, all, one.ns))) : null);
-}
-
 // null: nothing is known of the host for this finding.
 export function hostIcicle(data: Data, index: number): HTMLElement | null {
   const root = rootOf(data, data.report.findings[index], data.pictures[index]);
   if (root === null || root.ns <= 0) return null;
   const blocks = root.places.map(block);
   for (const [name, ns] of root.rest) if (ns > 0) blocks.push({name, ns, words: `${duration(ns)} a step`, css: 'rest', below: []});
-  const shown = blocks.filter(one => one.ns >= kLeastShare * root.ns);
-  const title = `${duration(root.ns)} a step: ${root.title}`;
-  const words = shown.map(one => {
-    const names: string[] = [];
-    for (let at: Block | undefined = one; at !== undefined; at = at.below[0]) names.push(at.name);
-    return `${names.join(', in ')} ${percent(one.ns / root.ns)}`;
-  });
-  return h('div', {class: 'icicle', role: 'img', 'aria-label': `${title}: ${words.join('; ')}`},
-           h('div', {class: 'bar root'}, title), h('div', {class: 'row'}, ...shown.map(one => draw(one, root.ns, root.ns))));
+  return icicle(`${duration(root.ns)} a step: ${root.title}`, root.ns, blocks);
 }

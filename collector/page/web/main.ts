@@ -1,6 +1,7 @@
 // Builds the page from the two documents in it, or from those that a collector serves.
 import {selectFromAddress, writeAddress} from './address';
 import {bandwidth} from './bandwidth';
+import {showComparison} from './compare';
 import {conditions} from './conditions';
 import {Data, embedded} from './data';
 import {append, drawNow, forgetDrawings, h, redrawAll} from './dom';
@@ -82,4 +83,5 @@ function start(): void {
   });
 }
 
-start();
+if (document.documentElement.dataset.comparison === undefined) start();
+else showComparison();

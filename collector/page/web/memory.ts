@@ -4,7 +4,8 @@ import {scaleLinear} from 'd3-scale';
 import {area, curveStepAfter} from 'd3-shape';
 import {bottomAxis, leftAxis} from './chart';
 import {Data, MemoryLifetimes, MemoryBySteps, MemoryLevels} from './data';
-import {h, responsive, s, section, select, text} from './dom';
+import {h, rect, responsive, s, section, select, text} from './dom';
+import {stepsWords} from './header';
 import {Store} from './selection';
 import {bytes, duration} from './units';
 
@@ -18,11 +19,38 @@ function levelAt(levels: MemoryLevels, ns: number): number {
   return i < 0 ? 0 : levels.greatest_bytes[Math.min(i, levels.greatest_bytes.length - 1)];
 }
 
-function draw(data: Data, row: number, width: number): SVGSVGElement {
+// When the selected steps began and ended on this rank, from the start of the run; null: none is selected, or it has none.
+function windowOf(data: Data, store: Store, row: number, end: number): [number, number] | null {
+  const {steps} = store.value;
+  const starts = data.stepStarts.get(row);
+  if (steps === null || starts === undefined) return null;
+  const [first, last] = data.grid!.columnsOf(steps);
+  const from = starts.slice(first, last + 1).find(at => !Number.isNaN(at));
+  const to = starts.slice(last + 1).find(at => !Number.isNaN(at)) ?? end;
+  return from === undefined ? null : [from, to];
+}
+
+function endOf(data: Data, all: MemoryLevels[]): number {
+  return Math.max(data.report.conditions.duration_ns, ...all.map(levels => levels.start_ns + levels.width_ns * levels.greatest_bytes.length));
+}
+
+// Of each kind within the selected steps.
+function inWindow(data: Data, store: Store, row: number): string {
+  const all = data.memory.filter(levels => levels.row === row);
+  const window = windowOf(data, store, row, endOf(data, all));
+  if (window === null) return store.value.steps === null ? '' : 'This rank has none of the selected steps.';
+  const most = (levels: MemoryLevels): number => {
+    const of = (ns: number): number => Math.max(0, Math.min(levels.greatest_bytes.length - 1, Math.floor((ns - levels.start_ns) / levels.width_ns)));
+    return window[1] <= levels.start_ns ? 0 : Math.max(...levels.greatest_bytes.slice(of(window[0]), of(window[1]) + 1));
+  };
+  return `In ${stepsWords(data, store.value.steps!)}, highest level: ${all.map(levels => `${levels.kind} ${bytes(most(levels))}`).join(', ')}.`;
+}
+
+function draw(data: Data, store: Store, row: number, width: number): SVGSVGElement {
   const all = data.memory.filter(levels => levels.row === row);
   const stacked = kDeviceKinds.map(kind => all.find(levels => levels.kind === kind)).filter((levels): levels is MemoryLevels => levels !== undefined);
   const lines = all.filter(levels => !kDeviceKinds.includes(levels.kind));
-  const end = Math.max(data.report.conditions.duration_ns, ...all.map(levels => levels.start_ns + levels.width_ns * levels.greatest_bytes.length));
+  const end = endOf(data, all);
   const points = Array.from({length: Math.min(600, Math.max(2, width - kLeft))}, (_, i, ) => i);
   const times = points.map(i => i / (points.length - 1) * end);
   const device = data.report.ranks[row].device_memory?.[0];
@@ -40,6 +68,8 @@ function draw(data: Data, row: number, width: number): SVGSVGElement {
   const root = s('svg', {width, height: kHeight + 22, role: 'img', 'aria-label': `Memory of ${data.rankName(row)} over the run: ${words}`},
                  ...leftAxis(Object.assign((value: number) => y(value), {ticks: () => ticks}), kLeft, width, bytes),
                  ...bottomAxis(x.ticks(4), x, kHeight + 17, duration));
+  const window = windowOf(data, store, row, end);
+  if (window !== null) root.append(rect(x(window[0]), 8, Math.max(x(window[1]) - x(window[0]), 2), kHeight - 8, 'selected-steps'));
   for (const levels of stacked) {
     const base = [...sums];
     times.forEach((ns, i) => { sums[i] += levelAt(levels, ns); });
@@ -69,13 +99,13 @@ function legend(data: Data, row: number): HTMLElement {
 }
 
 // Peaks by phase, and what the highest level was made of.
-function details(data: Data, row: number): HTMLElement {
+function details(data: Data, store: Store, row: number): HTMLElement {
   const rank = data.report.ranks[row];
   const source = rank.memory?.pytorch?.[0] ?? rank.device_memory?.[0];
   const bySteps: MemoryBySteps | null = source?.by_step ?? null;
   const lifetimes: MemoryLifetimes | null = source?.lifetimes ?? null;
   const device = rank.device_memory?.[0];
-  const out: (string | null)[] = [];
+  const out: (string | null)[] = [inWindow(data, store, row) || null];
   if (device) {
     out.push(`High-water mark ${bytes(device.high_water_bytes)}${device.capacity_bytes ? ` of ${bytes(device.capacity_bytes)}` : ''} obtained by driver calls.`);
   }
@@ -93,13 +123,14 @@ export function memory(data: Data, store: Store): HTMLElement | null {
   const {root, controls, body} = section('memory', 'Memory over the run');
   const peak = (row: number): number => data.report.ranks[row].device_memory?.[0]?.high_water_bytes ?? 0;
   const view = store.settings.of<{rank: string | null}>('memory', {rank: null});
-  const held = view.rank === null ? -1 : data.rowOfKey(view.rank);
+  const [selected] = store.value.ranks;
+  const held = store.value.ranks.size === 1 && rows.includes(selected!) ? selected! : view.rank === null ? -1 : data.rowOfKey(view.rank);
   let chosen = rows.includes(held) ? held : rows.reduce((best, row) => peak(row) > peak(best) ? row : best, rows[0]);
   const plot = h('div', {class: 'plot'});
   const around = h('div', {});
   const show = (row: number): void => {
     chosen = row;
-    around.replaceChildren(legend(data, row), plot, details(data, row));
+    around.replaceChildren(legend(data, row), plot, details(data, store, row));
     redraw();
   };
   const choose = (row: number): void => {
@@ -108,15 +139,24 @@ export function memory(data: Data, store: Store): HTMLElement | null {
   };
   const choice = select('Rank', rows.map((row): [string, string] => [String(row), `${data.rankName(row)} (${data.place(row)})`]), String(chosen),
                         value => choose(Number(value)));
-  const redraw = responsive(plot, width => plot.replaceChildren(draw(data, chosen, width)));
+  const redraw = responsive(plot, width => plot.replaceChildren(draw(data, store, chosen, width)));
   controls.append(choice);
   body.append(around);
   show(chosen);
+  const missing = h('p', {class: 'note', hidden: true});
+  body.append(missing);
   store.follow(({ranks}, changed) => {
     const row = [...ranks][0];
-    if (!changed.has('ranks') || ranks.size !== 1 || !rows.includes(row)) return;
-    choice.querySelector('select')!.value = String(row);
-    choose(row);
+    if (changed.has('ranks')) {
+      missing.hidden = ranks.size !== 1 || rows.includes(row!);
+      missing.textContent = missing.hidden ? '' : `The page has no memory of ${data.rankName(row!)}, only of ${rows.map(each => data.shortName(each)).join(', ')}.`;
+    }
+    if (changed.has('ranks') && ranks.size === 1 && rows.includes(row!)) {
+      choice.querySelector('select')!.value = String(row);
+      choose(row!);
+    } else if (changed.has('steps')) {
+      show(chosen);
+    }
   });
   return root;
 }

@@ -294,7 +294,7 @@ class StepsChart {
 
 export function stepsChart(data: Data, store: Store): HTMLElement | null {
   if (data.grid === null) return null;
-  const {root, controls, body} = section('steps', 'Steps', 'Drag over the bars to select steps; where a step goes, ranks by steps and the timeline follow.');
+  const {root, controls, body} = section('steps', 'Steps', 'Drag over the bars to select steps; everything below follows.');
   new StepsChart(data, store, controls, body);
   if (data.grid.stepsPerColumn > 1)
     body.append(h('p', {class: 'note'}, `Each bar is the mean of ${data.grid.stepsPerColumn} steps: the run has more steps than the page keeps apart.`));

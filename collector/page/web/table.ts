@@ -24,6 +24,7 @@ export interface TableOptions<Row> {
   search?: string;  // label of the search box; none: no box
   matches?: (row: Row, words: string) => boolean;
   mark?: (row: Row) => boolean;  // rows that stand out
+  chosen?: (row: Row) => boolean;  // rows that are selected
   choose?: (row: Row) => void;
   chooseWords?: (row: Row) => string;
 }
@@ -96,7 +97,11 @@ class Table<Row> {
     box.remove();
   }
 
-  private sort(): number | null { return this.view.sort ?? this.options.sort ?? null; }
+  // A column that is not there now (of the run only, or of a selection only) sorts again when it is back.
+  private sort(): number | null {
+    const chosen = this.view.sort ?? this.options.sort ?? null;
+    return chosen !== null && chosen < this.options.columns.length ? chosen : null;
+  }
 
   private key(row: Row, sort: number): number | string {
     const column = this.options.columns[sort];
@@ -132,11 +137,12 @@ class Table<Row> {
       const css = `${column.number ? 'number' : 'text'}${column.wide ? ' wrap' : ''}`;
       if (i === 0) {
         return h('th', {scope: 'row', class: css},
-                 options.choose ? button(options.chooseWords!(row), () => options.choose!(row)) : content);
+                 options.choose ? button(options.chooseWords!(row), () => options.choose!(row), column.whole?.(row)) : content);
       }
       return h('td', {class: css, 'data-path': column.path?.(row, index) ?? null, 'data-unit': column.unit ?? null}, content);
     });
-    return h('tr', {class: options.mark?.(row) ? 'marked' : null}, ...cells);
+    const css = [options.mark?.(row) ? 'marked' : '', options.chosen?.(row) ? 'chosen' : ''].filter(word => word !== '').join(' ');
+    return h('tr', {class: css || null}, ...cells);
   }
 }
 

@@ -1,46 +1,73 @@
 // The tables: ranks, collectives, phases, communicators.
-import {Collective, Communicator, Data, GpuHealth, kPartClass, kParts, kPartWords, Phase, Rank} from './data';
+import {isChosen, SeenCalls, seenCalls, windowWords} from './chosen_work';
+import {Collective, Communicator, Data, GpuHealth, kPartClass, kParts, kPartWords, Part, Phase, Rank} from './data';
 import {h, section} from './dom';
+import {stepsWords} from './header';
+import {Block, icicle} from './icicle';
 import {Store} from './selection';
 import {Column, table} from './table';
-import {bytes, count, duration, percent, rate, shortComm} from './units';
+import {bytes, count, duration, percent, plural, rate, shortComm} from './units';
 
 function peakOf(rank: Rank): number {
   return Math.max(0, ...Object.values(rank.memory).map(kind => kind !== undefined && 'high_water_bytes' in kind ? kind.high_water_bytes : 0));
 }
 
-function stepBar(rank: Rank, longest: number): HTMLElement {
-  const steps = rank.steps!;
-  return h('span', {class: 'share-bar small', role: 'img', style: `width:${(steps.time_ns.mean / longest * 120).toFixed(1)}px`,
-                    'aria-label': kParts.map(part => `${kPartWords[part]} ${duration(steps[part].mean)}`).join(', ')},
-           ...kParts.map(part => h('i', {class: kPartClass[part], style: `flex-grow:${steps[part].mean}`, title: `${kPartWords[part]} ${duration(steps[part].mean)}`})));
+interface RankRow { rank: Rank; row: number; means: Record<Part, number> & {time_ns: number} | null; caused_ns: number | null }
+
+function stepBar(means: Record<Part, number>, length: number): HTMLElement {
+  return h('span', {class: 'share-bar small', role: 'img', style: `width:${(length * 120).toFixed(1)}px`,
+                    'aria-label': kParts.map(part => `${kPartWords[part]} ${duration(means[part])}`).join(', ')},
+           ...kParts.map(part => h('i', {class: kPartClass[part], style: `flex-grow:${means[part]}`, title: `${kPartWords[part]} ${duration(means[part])}`})));
+}
+
+// Of the run as the report has it, or of the selected steps.
+function rankRows(data: Data, steps: [number, number] | null): RankRow[] {
+  const warmup = data.report.steps?.warmup_count ?? 0;
+  return data.report.ranks.map((rank, row) => {
+    if (steps !== null && data.grid !== null)
+      return {rank, row, means: data.grid.meanOf(new Set([row]), steps, warmup), caused_ns: data.grid.causedBy(row, steps, warmup)};
+    const of = rank.steps;
+    const means = !of ? null : {time_ns: of.time_ns.mean, compute_ns: of.compute_ns.mean, exposed_comm_ns: of.exposed_comm_ns.mean, copy_ns: of.copy_ns.mean, idle_ns: of.idle_ns.mean};
+    return {rank, row, means, caused_ns: rank.wait.caused_per_step_ns};
+  });
 }
 
 export function ranks(data: Data, store: Store): HTMLElement {
-  const {root, body} = section('ranks', 'Ranks', 'Means of the whole run. Choose a rank to select it: where a step goes and ranks by steps follow.');
-  const rows = data.report.ranks.map((rank, row) => ({rank, row}));
-  type Row = typeof rows[number];
-  const longest = Math.max(1, ...rows.map(({rank}) => rank.steps?.time_ns.mean ?? 0));
+  const {root, body} = section('ranks', 'Ranks', 'Means of the run, or of the selected steps. Choose a rank to select it everywhere.');
+  const note = h('p', {class: 'note', hidden: true});
+  const list = h('div', {});
   const named = new Set(data.report.findings.filter(finding => finding.severity !== 'info').flatMap(finding => finding.about.ranks));
-  const part = (key: 'time_ns' | typeof kParts[number], title: string): Column<Row> => ({
-    title, number: ({rank}) => rank.steps?.[key].mean ?? null, text: ({rank}) => rank.steps ? duration(rank.steps[key].mean) : '-',
-    path: ({row}) => `ranks.${row}.steps.${key}.mean`, unit: 'ns'});
-  body.append(table<Row>({
-    id: 'rank-table', label: 'Ranks', rows, most: 32, sort: rows.length > 32 ? 8 : undefined,
-    search: rows.length > 16 ? 'Rank or host' : undefined,
-    matches: ({rank, row}, words) => data.rankName(row).includes(words) || rank.host.toLowerCase().includes(words),
-    mark: ({rank}) => rank.rank !== null && named.has(rank.rank),
-    choose: ({row}) => store.set({ranks: new Set([row])}), chooseWords: ({row}) => data.rankName(row),
-    columns: [
-      {title: 'rank', number: ({row}) => row, text: ({row}) => data.rankName(row)},
-      {title: 'where', text: ({row}) => data.place(row)},
-      {title: 'step', text: ({rank}) => rank.steps ? stepBar(rank, longest) : '-'},
-      part('time_ns', 'total'), part('compute_ns', 'compute'), part('exposed_comm_ns', 'exposed'), part('copy_ns', 'copies'), part('idle_ns', 'idle'),
-      {title: 'wait caused', number: ({rank}) => rank.wait.caused_per_step_ns, text: ({rank}) => rank.wait.caused_per_step_ns === null ? '-' : duration(rank.wait.caused_per_step_ns),
-       path: ({row}) => `ranks.${row}.wait.caused_per_step_ns`, unit: 'ns'},
+  const show = (): void => {
+    const {steps, ranks: chosen} = store.value;
+    const rows = rankRows(data, steps);
+    const longest = Math.max(1, ...rows.map(({means}) => means?.time_ns ?? 0));
+    const part = (key: 'time_ns' | Part, title: string): Column<RankRow> => ({
+      title, number: ({means}) => means?.[key] ?? null, text: ({means}) => means === null ? '-' : duration(means[key]),
+      path: steps === null ? ({row}) => `ranks.${row}.steps.${key}.mean` : undefined, unit: 'ns'});
+    const ofRun: Column<RankRow>[] = steps !== null ? [] : [
       {title: 'kernels', number: ({rank}) => rank.kernels.count, text: ({rank}) => count(rank.kernels.count), path: ({row}) => `ranks.${row}.kernels.count`, unit: 'count'},
       {title: 'busy', number: ({rank}) => rank.kernels.busy_ns, text: ({rank}) => duration(rank.kernels.busy_ns), path: ({row}) => `ranks.${row}.kernels.busy_ns`, unit: 'ns'},
-      {title: 'peak memory', number: ({rank}) => peakOf(rank), text: ({rank}) => bytes(peakOf(rank))}]}, store.settings));
+      {title: 'peak memory', number: ({rank}) => peakOf(rank), text: ({rank}) => bytes(peakOf(rank))}];
+    note.hidden = steps === null;
+    note.textContent = steps === null ? '' : `Of ${stepsWords(data, steps)}: the mean step after the warm-up.`;
+    list.replaceChildren(table<RankRow>({
+      id: 'rank-table', label: 'Ranks', rows, most: 32, sort: rows.length > 32 ? 8 : undefined,
+      search: rows.length > 16 ? 'Rank or host' : undefined,
+      matches: ({rank, row}, words) => data.rankName(row).includes(words) || rank.host.toLowerCase().includes(words),
+      mark: ({rank}) => rank.rank !== null && named.has(rank.rank), chosen: ({row}) => chosen.has(row),
+      choose: ({row}) => store.set({ranks: new Set([row])}), chooseWords: ({row}) => data.rankName(row),
+      columns: [
+        {title: 'rank', number: ({row}) => row, text: ({row}) => data.rankName(row)},
+        {title: 'where', text: ({row}) => data.place(row)},
+        {title: 'step', text: ({means}) => means === null ? '-' : stepBar(means, means.time_ns / longest)},
+        part('time_ns', 'total'), part('compute_ns', 'compute'), part('exposed_comm_ns', 'exposed'), part('copy_ns', 'copies'), part('idle_ns', 'idle'),
+        {title: 'wait caused', number: ({caused_ns}) => caused_ns, text: ({caused_ns}) => caused_ns === null ? '-' : duration(caused_ns),
+         path: steps === null ? ({row}) => `ranks.${row}.wait.caused_per_step_ns` : undefined, unit: 'ns'},
+        ...ofRun]}, store.settings));
+  };
+  body.append(note, list);
+  show();
+  store.follow((_, changed) => { if (changed.has('steps') || changed.has('ranks')) show(); });
   return root;
 }
 
@@ -78,35 +105,71 @@ export function gpus(data: Data, store: Store): HTMLElement | null {
 }
 
 export function collectives(data: Data, store: Store): HTMLElement | null {
-  const rows = data.report.collectives.map((call, index) => ({call, index}));
-  if (rows.length === 0) return null;
-  type Row = typeof rows[number];
+  const calls = data.report.collectives;
+  if (calls.length === 0) return null;
+  type Row = {call: Collective; index: number; of: SeenCalls};
   const {root, body} = section('collectives', 'Collectives');
-  const number = (title: string, of: (call: Collective) => number | null | undefined, words: (value: number) => string, path?: string, unit?: string): Column<Row> => ({
-    title, number: ({call}) => of(call) ?? null, text: ({call}) => of(call) === null || of(call) === undefined ? '-' : words(of(call)!),
-    path: path ? ({index}) => `collectives.${index}.${path}` : undefined, unit});
-  body.append(table<Row>({
-    id: 'collective-table', label: 'Collectives', rows, most: 16, search: rows.length > 8 ? 'Operation or communicator' : undefined,
-    matches: ({call}, words) => `${call.op} ${call.comm} ${call.comm_name ?? ''}`.toLowerCase().includes(words),
-    columns: [
-      {title: 'operation', text: ({call}) => call.fused ? `${call.op} x${call.calls_per_plan} fused` : call.op},
-      {title: 'communicator', text: ({call}) => call.comm_name ? `${call.comm_name} (${shortComm(call.comm)})` : shortComm(call.comm)},
-      number('ranks', call => call.comm_ranks, count), number('calls', call => call.calls, count, 'calls', 'count'),
-      number('size', call => call.size_bytes, bytes, 'size_bytes', 'bytes'),
-      number('time p50', call => call.time_ns.count > 0 ? call.time_ns.p50 : null, duration, 'time_ns.p50', 'ns'),
-      number('p95', call => call.time_ns.count > 0 ? call.time_ns.p95 : null, duration, 'time_ns.p95', 'ns'),
-      number('transfer', call => call.steady?.transfer_ns ?? call.transfer_mean_ns, duration),
-      number('wait', call => call.steady?.wait_ns, duration),
-      number('algbw', call => call.algbw_gbytes_per_s, rate, 'algbw_gbytes_per_s', 'rate'),
-      number('busbw', call => call.busbw_gbytes_per_s, rate, 'busbw_gbytes_per_s', 'rate'),
-      number('of peak', call => call.peak_share, percent, 'peak_share', 'share')]}, store.settings));
+  const note = h('p', {class: 'note', hidden: true});
+  const list = h('div', {});
+  const show = (): void => {
+    const chosen = isChosen(data, store);
+    const rows = calls.map((call, index): Row => ({call, index, of: seenCalls(data, store, index)})).filter(({of}) => !chosen || of.calls > 0);
+    const number = (title: string, of: (row: Row) => number | null | undefined, words: (value: number) => string, path?: string, unit?: string): Column<Row> => ({
+      title, number: row => of(row) ?? null, text: row => of(row) === null || of(row) === undefined ? '-' : words(of(row)!),
+      path: path && !chosen ? ({index}) => `collectives.${index}.${path}` : undefined, unit});
+    const times = chosen
+        ? [number('time mean', ({of}) => of.mean_ns, duration, undefined, 'ns'), number('transfer', ({of}) => of.transfer_ns, duration, undefined, 'ns'),
+           number('wait', ({of}) => of.mean_ns !== null && of.transfer_ns !== null ? Math.max(0, of.mean_ns - of.transfer_ns) : null, duration, undefined, 'ns'),
+           number('busbw', ({of}) => of.busbw, rate, undefined, 'rate'), number('without waiting', ({of}) => of.transfer_busbw, rate, undefined, 'rate'),
+           number('busbw of the run', ({call}) => call.busbw_gbytes_per_s, rate, undefined, 'rate')]
+        : [number('time p50', ({call}) => call.time_ns.count > 0 ? call.time_ns.p50 : null, duration, 'time_ns.p50', 'ns'),
+           number('p95', ({call}) => call.time_ns.count > 0 ? call.time_ns.p95 : null, duration, 'time_ns.p95', 'ns'),
+           number('transfer', ({call}) => call.steady?.transfer_ns ?? call.transfer_mean_ns, duration),
+           number('wait', ({call}) => call.steady?.wait_ns, duration),
+           number('algbw', ({call}) => call.algbw_gbytes_per_s, rate, 'algbw_gbytes_per_s', 'rate'),
+           number('busbw', ({call}) => call.busbw_gbytes_per_s, rate, 'busbw_gbytes_per_s', 'rate'),
+           number('of peak', ({call}) => call.peak_share, percent, 'peak_share', 'share')];
+    note.hidden = !chosen;
+    const missing = calls.filter((_, index) => !data.work?.collectives.has(index)).length;
+    note.textContent = chosen ? `${windowWords(data, store)}${missing > 0 ? ` ${plural(missing, 'entry', 'entries')} without steps or with many sizes ${missing === 1 ? 'is' : 'are'} left out.` : ''}` : '';
+    list.replaceChildren(table<Row>({
+      id: 'collective-table', label: 'Collectives', rows, most: 16, search: calls.length > 8 ? 'Operation or communicator' : undefined,
+      matches: ({call}, words) => `${call.op} ${call.comm} ${call.comm_name ?? ''}`.toLowerCase().includes(words),
+      columns: [
+        {title: 'operation', text: ({call}) => call.fused ? `${call.op} x${call.calls_per_plan} fused` : call.op},
+        {title: 'communicator', text: ({call}) => call.comm_name ? `${call.comm_name} (${shortComm(call.comm)})` : shortComm(call.comm)},
+        number('ranks', ({call}) => call.comm_ranks, count), number('calls', ({of}) => of.calls, count, 'calls', 'count'),
+        number('size', ({call}) => call.size_bytes, bytes, 'size_bytes', 'bytes'), ...times]}, store.settings));
+  };
+  body.append(note, list);
+  show();
+  store.follow((_, changed) => { if (data.work !== null && (changed.has('steps') || changed.has('ranks'))) show(); });
   return root;
+}
+
+// GPU time of the work that was launched in each range, by range: what NVTX says, projected on the GPU.
+function rangesOnGpu(data: Data): HTMLElement | null {
+  const blocks = new Map<string, Block>();
+  const roots: Block[] = [];
+  for (const phase of [...data.report.phases].sort((a, b) => a.depth - b.depth || b.time_ns.total - a.time_ns.total)) {
+    const ns = phase.time_ns.total;
+    if (ns <= 0) continue;
+    const above = blocks.get(phase.path.slice(0, -phase.name.length - 1));
+    const block: Block = {name: phase.name, ns, words: `${phase.path}: ${duration(ns)}`, css: phase.depth % 2 === 0 ? 'own' : 'library', below: []};
+    blocks.set(phase.path, block);
+    if (phase.depth > 0 && above === undefined) continue;
+    (above === undefined ? roots : above.below).push(block);
+  }
+  const all = roots.reduce((sum, block) => sum + block.ns, 0);
+  return all === 0 ? null : icicle(`${duration(all)}: GPU time of all ranks by the range in which it was launched`, all, roots);
 }
 
 export function phases(data: Data, store: Store): HTMLElement | null {
   const rows = data.report.phases;
   if (rows.length === 0) return null;
-  const {root, body} = section('phases', 'Annotated ranges');
+  const {root, body} = section('phases', 'Annotated ranges', 'Of the whole run. A range holds the work that was launched in it, wherever the GPU ran it.');
+  const picture = rangesOnGpu(data);
+  if (picture !== null) body.append(picture);
   const time = (title: string, of: (phase: Phase) => number): Column<Phase> => ({title, number: of, text: phase => duration(of(phase))});
   body.append(table<Phase>({
     id: 'phase-table', label: 'Annotated ranges', rows, most: 16, search: rows.length > 8 ? 'Search' : undefined,
