@@ -18,6 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kDocumentsPatience{5000};
+constexpr milliseconds kTimelinePatience{20'000};  // logs are read
 constexpr milliseconds kMomentPatience{3000};
 constexpr milliseconds kHeartbeat{15'000};  // of a stream in which nothing happens
 constexpr milliseconds kLinger{5000};       // after the end of the run, for a page that still fetches
@@ -111,6 +112,7 @@ const Answers::Route Answers::kRoutes[] = {
     {"/api/summary", &Answers::Summary},
     {"/api/text", &Answers::Text},
     {"/api/page-data", &Answers::PageData},
+    {"/api/timeline", &Answers::Timeline},
     {"/api/status", &Answers::Status},
     {kFilesPath, &Answers::Files},
     {"/api/files/", &Answers::File},
@@ -225,6 +227,19 @@ void Answers::Text(const Request& request, Response& response, Connection&) {
 }
 void Answers::PageData(const Request& request, Response& response, Connection&) {
   Document(request, response, &Documents::page_data);
+}
+
+void Answers::Timeline(const Request& request, Response& response, Connection&) {
+  uint64_t step = 0;
+  if (!absl::SimpleAtoi(request.get_param_value("step"), &step))
+    return Refuse(response, 400, "step is the number of a step: /api/timeline?step=N");
+  const std::shared_ptr<const Documents> documents = board_.DocumentsWith(step, kTimelinePatience);
+  if (documents == nullptr) {
+    response.set_header("Retry-After", "1");
+    return Refuse(response, 503, "no process has reported yet");
+  }
+  response.set_content(absl::StrCat("{\"step\": ", step, ", \"version\": ", documents->version, "}\n"),
+                       kJson);
 }
 
 void Answers::Files(const Request&, Response& response, Connection&) {

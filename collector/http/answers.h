@@ -50,6 +50,7 @@ class Answers : public Service {
   void Summary(const Request& request, Response& response, Connection& connection);
   void Text(const Request& request, Response& response, Connection& connection);
   void PageData(const Request& request, Response& response, Connection& connection);
+  void Timeline(const Request& request, Response& response, Connection& connection);
   void Status(const Request& request, Response& response, Connection& connection);
   void Files(const Request& request, Response& response, Connection& connection);
   void File(const Request& request, Response& response, Connection& connection);

@@ -1,5 +1,6 @@
 #include "collector/http/board.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gpuprobe::http {
@@ -61,6 +62,34 @@ std::shared_ptr<const Documents> Board::FreshDocuments(std::chrono::milliseconds
   changed_.wait_until(lock, now + patience, [&] {
     return closed_ || ended_ || IsFresh() || (documents_ != nullptr && documents_->version > before);
   });
+  return documents_;
+}
+
+bool Board::Has(uint64_t step) const {
+  return documents_ != nullptr && std::find(documents_->wanted_steps.begin(), documents_->wanted_steps.end(),
+                                            step) != documents_->wanted_steps.end();
+}
+
+std::vector<uint64_t> Board::wanted_steps() const {
+  const std::lock_guard lock(mutex_);
+  return wanted_steps_;
+}
+
+bool Board::LacksWantedStep() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(wanted_steps_.begin(), wanted_steps_.end(),
+                     [this](uint64_t step) { return !Has(step); });
+}
+
+std::shared_ptr<const Documents> Board::DocumentsWith(uint64_t step, std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  std::erase(wanted_steps_, step);
+  wanted_steps_.push_back(step);
+  if (wanted_steps_.size() > kMostWanted) wanted_steps_.erase(wanted_steps_.begin());
+  asked_ = true;
+  asked_at_ = Clock::now();
+  changed_.notify_all();
+  changed_.wait_until(lock, asked_at_ + patience, [&] { return closed_ || Has(step); });
   return documents_;
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "collector/http/snapshots.h"
 
@@ -23,6 +24,9 @@ class Board {
   static constexpr std::chrono::seconds kInterest{10};
   // Without a moment for this long the collector is stuck.
   static constexpr std::chrono::seconds kStuck{10};
+
+  // Steps that viewers asked for: each is read from the logs anew with every set of documents.
+  static constexpr size_t kMostWanted = 4;
 
   // What a viewer has seen.
   struct Seen {
@@ -43,6 +47,10 @@ class Board {
   void Put(std::shared_ptr<const Documents> documents);
   // The run is over, or was from the start; the last snapshots stay.
   void End();
+  // The last steps that viewers asked a timeline for, at most kMostWanted.
+  std::vector<uint64_t> wanted_steps() const;
+  // Whether the documents were made before one of them was asked for.
+  bool LacksWantedStep() const;
   // Whether documents are wanted: a viewer watches, or asked within kInterest.
   bool WantsDocuments() const;
 
@@ -54,6 +62,9 @@ class Board {
   // Asks for documents and waits up to `patience` for some that are not older than the moment. If there are
   // viewers already, the current ones are new enough. Null: there are none yet.
   std::shared_ptr<const Documents> FreshDocuments(std::chrono::milliseconds patience);
+  // Asks for the timeline of a step, and waits up to `patience` for documents that were made with it. Null:
+  // there are none yet.
+  std::shared_ptr<const Documents> DocumentsWith(uint64_t step, std::chrono::milliseconds patience);
   // Waits up to `patience` for something that is not in `seen`, and notes it there.
   News Await(Seen& seen, std::chrono::milliseconds patience);
   bool ended() const;
@@ -69,11 +80,13 @@ class Board {
 
  private:
   bool IsFresh() const;
+  bool Has(uint64_t step) const;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<const Moment> moment_;
   std::shared_ptr<const Documents> documents_;
+  std::vector<uint64_t> wanted_steps_;  // the newest last
   Clock::time_point moment_at_ = Clock::now();
   Clock::time_point asked_at_;
   bool asked_ = false;

@@ -15,14 +15,15 @@
 namespace gpuprobe::http {
 
 Documents DocumentsOf(const model::JobModel& job, const analysis::Report& report,
-                      const store::RunFiles& files) {
+                      const store::RunFiles& files, const std::vector<uint64_t>& wanted_steps) {
   Documents documents;
   render::JsonFiles json = render::JsonReportFiles(report);
   documents.report = std::move(json.report);
   documents.ranks = std::move(json.ranks);
   documents.summary = render::SummaryJson(report);
   documents.text = render::TextReport(report, "", render::Layout());
-  documents.page_data = page::PageData(job, report, files);
+  documents.page_data = page::PageData(job, report, files, wanted_steps);
+  documents.wanted_steps = wanted_steps;
   documents.files = FilesToServe(files);
   return documents;
 }
@@ -79,8 +80,8 @@ void DocumentBuilder::Make(const Order& order) {
   if (absl::Status s = job.LoadState(order.state); !s.ok())
     return log::Warn(absl::StrCat("the page is not updated: ", s.message()));
   job.Finish(/*goes_on=*/true);
-  auto documents =
-      std::make_shared<Documents>(DocumentsOf(job, analysis::BuildReport(job, order.input), order.files));
+  auto documents = std::make_shared<Documents>(
+      DocumentsOf(job, analysis::BuildReport(job, order.input), order.files, order.wanted_steps));
   documents->version = ++version_;
   documents->changes = order.changes;
   board_.Put(std::shared_ptr<const Documents>(std::move(documents)));

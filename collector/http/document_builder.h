@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "collector/analysis/build_report.h"
 #include "collector/http/board.h"
@@ -21,9 +22,9 @@
 
 namespace gpuprobe::http {
 
-// The run's documents. `job` is settled, for good or as of now.
+// The run's documents. `job` is settled, for good or as of now. `wanted_steps`: that have a timeline besides.
 Documents DocumentsOf(const model::JobModel& job, const analysis::Report& report,
-                      const store::RunFiles& files);
+                      const store::RunFiles& files, const std::vector<uint64_t>& wanted_steps = {});
 
 class DocumentBuilder {
  public:
@@ -43,6 +44,7 @@ class DocumentBuilder {
     analysis::ReportInput input;
     store::RunFiles files;
     uint64_t changes = 0;
+    std::vector<uint64_t> wanted_steps = {};  // Board::wanted_steps
   };
 
   // `board` outlives it.

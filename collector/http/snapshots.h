@@ -59,6 +59,7 @@ struct Documents {
   std::string text;  // as `gpuprobe report` prints it, plain
   std::string page_data;
   std::vector<ServedFile> files;
+  std::vector<uint64_t> wanted_steps;  // steps that a viewer asked for, which page_data shows if it can
 };
 
 }  // namespace gpuprobe::http

@@ -44,7 +44,7 @@ class Chooser {
     if (by_length_.empty()) by_length_ = ByLength(grid, lengths_, 0);
   }
 
-  std::vector<ChosenStep> Choose() {
+  std::vector<ChosenStep> Choose(std::span<const uint64_t> wanted) {
     if (by_length_.empty()) return {};
     const size_t median = by_length_[by_length_.size() / 2];
     At(by_length_.back()).slowest = true;
@@ -53,6 +53,10 @@ class Chooser {
       const size_t column = ColumnOf(report_.findings[i].about).value_or(median);
       if (chosen_.size() >= kMostTimelines && !chosen_.contains(column)) continue;
       At(column).findings.push_back(i);
+    }
+    for (const uint64_t step : wanted) {
+      if (const std::optional<size_t> column = Column(step); column.has_value() && lengths_[*column] > 0)
+        At(*column);
     }
     std::vector<ChosenStep> steps;
     for (const auto& [column, step] : chosen_) steps.push_back(step);
@@ -121,8 +125,8 @@ std::optional<size_t> MemberOf(const model::JobModel& job, int rank) {
 }
 
 std::vector<ChosenStep> ChooseSteps(const model::JobModel& job, const analysis::Report& report,
-                                    const StepGrid& grid) {
-  return Chooser(job, report, grid).Choose();
+                                    const StepGrid& grid, std::span<const uint64_t> wanted) {
+  return Chooser(job, report, grid).Choose(wanted);
 }
 
 std::vector<size_t> ChooseMembers(const model::JobModel& job, const analysis::Report& report,

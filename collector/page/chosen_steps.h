@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "collector/model/job/job_model.h"
@@ -23,9 +24,10 @@ struct ChosenStep {
   std::vector<size_t> findings;  // by their place in the report
 };
 
-// By column. The warm-up is never the slowest step: it is a warning of its own.
+// By column. The warm-up is never the slowest step: it is a warning of its own. `wanted`: steps as all ranks
+// count that are shown besides, as far as there are such.
 std::vector<ChosenStep> ChooseSteps(const model::JobModel& job, const analysis::Report& report,
-                                    const StepGrid& grid);
+                                    const StepGrid& grid, std::span<const uint64_t> wanted = {});
 
 // Members, ascending: all, or those that findings name and the ones around them in step time.
 std::vector<size_t> ChooseMembers(const model::JobModel& job, const analysis::Report& report,

@@ -190,7 +190,10 @@ void LogSlicer::Name(const model::KernelRecord& kernel, Slice& slice) {
     // A plan of several calls is named after the first one.
     const model::CollectiveRecord& call = plan->calls.front().record;
     slice.name = names_.Intern(CallName(call));
+    const v1::Communicator* comm = definitions_.FindCommunicator(call.comm);
+    if (comm == nullptr || comm->hash() == 0) return;
     slice.seq = call.seq;
+    slice.comm = names_.Intern(analysis::CommName(comm->hash())) + 1;
   } else if (model::IsMisnamed(nature, site.nature)) {
     slice.name = names_.Intern(nature == model::KernelNature::kNccl ? "NCCL kernel" : "unknown kernel");
   } else {

@@ -51,9 +51,9 @@ class Document {
   Document(const model::JobModel& job, const analysis::Report& report)
       : job_(job), report_(report), members_(MembersOf(job, report)), grid_(StepGridOf(job)) {}
 
-  std::string Text(const store::RunFiles& files) const {
+  std::string Text(const store::RunFiles& files, std::span<const uint64_t> wanted) const {
     Json json = {{"schema_version", kSchemaVersion}, {"steps", Steps()}, {"work", Work()}};
-    const Timelines timelines = TimelinesOf(job_, report_, grid_, files);
+    const Timelines timelines = TimelinesOf(job_, report_, grid_, files, wanted);
     json["names"] = timelines.names.names();
     json["timelines"] = Json::array();
     for (const Timeline& timeline : timelines.steps) json["timelines"].push_back(TimelineJson(timeline));
@@ -274,7 +274,7 @@ class Document {
       tracks.push_back({{"name", track.name}, {"ranges", track.ranges}});
     Json columns = {{"track", Json::array()}, {"start_ns", Json::array()}, {"length_ns", Json::array()},
                     {"name", Json::array()},  {"kind", Json::array()},     {"count", Json::array()},
-                    {"seq", Json::array()}};
+                    {"seq", Json::array()},   {"comm", Json::array()}};
     for (const Slice& slice : slices.slices) {
       columns["track"].push_back(slice.track);
       columns["start_ns"].push_back(Since(slice.start_ns, start_ns));
@@ -283,6 +283,7 @@ class Document {
       columns["kind"].push_back(static_cast<int>(slice.kind));
       columns["count"].push_back(slice.count);
       columns["seq"].push_back(slice.seq);
+      columns["comm"].push_back(slice.comm);
     }
     Json host = {{"start_ns", Json::array()}, {"length_ns", Json::array()}, {"thread", Json::array()},
                  {"name", Json::array()},     {"details", Json::array()},   {"samples", Json::array()}};
@@ -325,9 +326,9 @@ std::string StepsData(const model::JobModel& job, const analysis::Report& report
   return Document(job, report).StepsText();
 }
 
-std::string PageData(const model::JobModel& job, const analysis::Report& report,
-                     const store::RunFiles& files) {
-  return Document(job, report).Text(files);
+std::string PageData(const model::JobModel& job, const analysis::Report& report, const store::RunFiles& files,
+                     std::span<const uint64_t> wanted) {
+  return Document(job, report).Text(files, wanted);
 }
 
 }  // namespace gpuprobe::page

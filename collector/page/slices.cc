@@ -22,7 +22,7 @@ std::vector<Slice> Joined(const std::vector<Slice>& slices, uint64_t least_ns, b
         run.name = slice.name;
         run.kind = slice.kind;
       }
-      run.seq = 0;
+      run.seq = run.comm = 0;
       continue;
     }
     out.push_back(slice);

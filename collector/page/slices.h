@@ -31,7 +31,8 @@ enum class SliceKind : uint8_t { kCompute, kCommunication, kCopy, kRange };
 struct Slice {
   uint64_t start_ns = 0;
   uint64_t end_ns = 0;
-  uint64_t seq = 0;  // of a collective, on its communicator; 0: none, or not known
+  uint64_t seq = 0;   // of a collective, on its communicator; 0: none, or not known
+  uint32_t comm = 0;  // its communicator: place in NameTable, from 1; 0: as for seq
   uint32_t track = 0;
   uint32_t name = 0;   // NameTable; of a joined slice, the longest one's
   uint32_t count = 1;  // slices that were joined

@@ -124,13 +124,13 @@ class Slicing {
 }  // namespace
 
 Timelines TimelinesOf(const model::JobModel& job, const analysis::Report& report, const StepGrid& grid,
-                      const store::RunFiles& files) {
+                      const store::RunFiles& files, std::span<const uint64_t> wanted) {
   Timelines timelines;
   Clocks clocks;
   for (const analysis::AlignedClock& clock : analysis::AlignedClocksOf(job))
     clocks.emplace(job.processes()[clocks.size()].get(), clock);
   const std::vector<size_t> members = ChooseMembers(job, report, grid);
-  for (const ChosenStep& chosen : ChooseSteps(job, report, grid)) {
+  for (const ChosenStep& chosen : ChooseSteps(job, report, grid, wanted)) {
     Timeline timeline = BoundsOf(job, grid, chosen, members, clocks);
     if (timeline.end_ns > timeline.start_ns) timelines.steps.push_back(std::move(timeline));
   }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,8 @@ struct Timelines {
   std::vector<Timeline> steps;  // in order
 };
 
-// `files`: of the run; a log that cannot be read leaves its rank empty.
+// `wanted`: as for ChooseSteps. `files`: of the run; a log that cannot be read leaves its rank empty.
 Timelines TimelinesOf(const model::JobModel& job, const analysis::Report& report, const StepGrid& grid,
-                      const store::RunFiles& files);
+                      const store::RunFiles& files, std::span<const uint64_t> wanted);
 
 }  // namespace gpuprobe::page

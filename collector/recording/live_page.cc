@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/http/background.h"
+#include "collector/page/page_data.h"
 #include "collector/recording/version.h"
 
 namespace gpuprobe::recording {
@@ -65,12 +66,14 @@ void LivePage::Tick(PageSource& source, const ingest::Server& ingest) {
     next_moment_ns_ = MonotonicNs() + kMomentEveryNs;
     PutMoment(source, ingest);
   }
-  if (!HasNews(source) || !live_->board.WantsDocuments()) return;
-  if (!HasSettled(source) || !live_->builder.IsDue()) return;
+  const bool asked = live_->board.LacksWantedStep();
+  if (!(HasNews(source) || asked) || !live_->board.WantsDocuments()) return;
+  if (!(HasSettled(source) || asked) || !live_->builder.IsDue()) return;
   const std::chrono::nanoseconds used = http::ThreadTime();
   std::optional<http::DocumentBuilder::Order> order = source.OrderDocuments(command_);
   if (!order.has_value()) return;
   order->saving = http::ThreadTime() - used;
+  order->wanted_steps = live_->board.wanted_steps();
   ordered_ = source.changes();
   news_ns_.reset();
   live_->builder.Take(*std::move(order));
@@ -81,7 +84,8 @@ void LivePage::Conclude(const model::JobModel& job, const analysis::Report& repo
   if (!live_.has_value()) return;
   http::Board& board = live_->board;
   if (board.viewers() > 0) {
-    auto documents = std::make_shared<http::Documents>(http::DocumentsOf(job, report, files));
+    auto documents =
+        std::make_shared<http::Documents>(http::DocumentsOf(job, report, files, board.wanted_steps()));
     documents->version = UINT64_MAX;  // nothing comes after it
     documents->changes = UINT64_MAX;
     board.Put(std::shared_ptr<const http::Documents>(std::move(documents)));
@@ -114,7 +118,16 @@ void ServeFinished(http::Server& server, const model::JobModel& job, const analy
   board.End();
   server.Start(board, nullptr);
   pollfd wait{.fd = stop, .events = POLLIN, .revents = 0};
-  while (poll(&wait, 1, -1) < 0 && errno == EINTR) {
+  constexpr int kLookForWishesMs = 100;
+  for (uint64_t version = 2;;) {
+    const int seen = poll(&wait, 1, kLookForWishesMs);
+    if (seen > 0 || (seen < 0 && errno != EINTR)) break;
+    if (!board.LacksWantedStep()) continue;
+    auto with_step = std::make_shared<http::Documents>(*board.documents());
+    with_step->wanted_steps = board.wanted_steps();
+    with_step->page_data = page::PageData(job, report, files, with_step->wanted_steps);
+    with_step->version = version++;
+    board.Put(std::shared_ptr<const http::Documents>(std::move(with_step)));
   }
   server.Stop();
 }

@@ -93,6 +93,30 @@ class LivePage(harness.EndToEndTest):
         program.signal(15)
         self.assertEqual(program.wait().returncode, 0)
 
+    def test_any_step_of_a_served_run_has_a_timeline(self):
+        out = self.recorded()
+        program, port = self.serving([GPUPROBE, "report", out, "--serve", "127.0.0.1:0"])
+
+        def shown():
+            return {timeline["step"]: timeline for timeline in json.loads(self.get(port, "/api/page-data")[1])["timelines"]}
+
+        before = shown()
+        others = [step for step in range(60) if step not in before][:5]
+        for step in others:
+            status, answer, _ = self.get(port, f"/api/timeline?step={step}")
+            self.assertEqual((status, json.loads(answer)["step"]), (200, step))
+            timeline = shown()[step]
+            self.assertEqual([len(rank["slices"]["track"]) > 50 for rank in timeline["ranks"]], [True] * 4)
+        self.assertEqual(set(shown()), set(before) | set(others[1:]), "the last four")
+        self.assertEqual(self.get(port, "/api/timeline?step=100000")[0], 200)
+        self.assertEqual(set(shown()), set(before) | set(others[2:]), "there is no such step")
+        for wrong in ("/api/timeline", "/api/timeline?step=-1", "/api/timeline?step=x"):
+            status, answer, _ = self.get(port, wrong)
+            self.assertEqual(status, 400)
+            self.assertIn("/api/timeline?step=N", json.loads(answer)["error"])
+        program.signal(15)
+        self.assertEqual(program.wait().returncode, 0)
+
     def test_only_who_may_reads_it(self):
         out = self.recorded()
         program, port = self.serving([GPUPROBE, "report", out, "--serve", "127.0.0.1:0"])

@@ -21,7 +21,7 @@ VIEW = """() => {
     late: document.querySelector('#steps .mark-line') === null, colour: box('#ranks-by-steps'), timeline: document.querySelector('#timeline select').selectedOptions[0].textContent.split(',')[0].split(' (')[0],
     details: document.querySelector('#timeline details').open, sort: [...document.querySelectorAll('#kernel-table [aria-sort]')].map(e => e.getAttribute('aria-sort')),
     class: box('#kernels'), search: document.querySelector('#kernels input').value, focus: document.activeElement === document.querySelector('#kernels input'),
-    caret: document.querySelector('#kernels input').selectionStart, sideways: document.querySelector('#rank-table').parentElement.scrollLeft,
+    caret: document.querySelector('#kernels input').selectionStart, sideways: document.querySelector('#collective-table').parentElement.scrollLeft,
     names: [...document.querySelectorAll('#kernel-table tbody th')].map(e => e.textContent), chosen: document.querySelector('header .chosen span').textContent,
     pressed: document.querySelectorAll('.finding [aria-pressed=true]').length, memory: box('#memory')};
 }"""
@@ -46,7 +46,7 @@ ACTIONS = """() => {
   document.querySelector('#timeline summary').click();
   for (let i = 0; i < 2; ++i) press('#kernel-table thead button', 'mean');
   all('#rank-table tbody button')[2].click();
-  document.querySelector('#rank-table').parentElement.scrollLeft = 77;
+  document.querySelector('#collective-table').parentElement.scrollLeft = 77;
 }"""
 # How far a zoomed timeline is from the whole step: the d3-zoom transform of its canvas.
 ZOOM = "() => { const {k, x} = document.querySelector('#timeline canvas').__zoom; return [k, Math.round(x)]; }"
@@ -106,6 +106,19 @@ class LiveViewer(harness.EndToEndTest):
         job.wait()
         collector.program.signal(15)
         self.assertEqual(collector.program.wait().returncode, 0)
+
+    def test_any_step_can_be_looked_at(self):
+        collector, job, page = self.watched()
+        shown = "document.querySelector('#timeline select').selectedOptions[0].textContent"
+        page.evaluate("""() => { const box = document.querySelector('#timeline input'); box.value = 7; box.dispatchEvent(new Event('change')); }""")
+        self.await_true(page, f"{shown}.startsWith('step 7')", "the timeline of step 7")
+        self.await_updates(page, 2)
+        self.assertRegex(page.evaluate(shown), "^step 7\\b", "it stays while the run goes on")
+        page.evaluate("location.hash = '#x'")
+        page.evaluate("""() => { const [from, to] = document.querySelectorAll('#steps input'); from.value = to.value = 9; to.dispatchEvent(new Event('change')); }""")
+        self.await_true(page, f"{shown}.startsWith('step 9')", "a step that was selected")
+        self.end(collector, job)
+        self.assertEqual(self.troubles, [])
 
     def test_what_the_viewer_did_stays(self):
         collector, job, page = self.watched(width=900)

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+from xml.etree import ElementTree
 
 import browser
 
@@ -238,6 +239,35 @@ class Page(unittest.TestCase):
             self.assertRegex(page.locator(".tooltip").inner_text(), r"step \d+\nA [\d.]+ ms\nB [\d.]+ ms")
             page.mouse.move(0, 0)
             self.accessible(page)
+            self.check(page)
+
+    def test_charts_can_be_saved(self):
+        page = self.open(self.late)
+        for name, kind in (("steps", "svg"), ("bandwidth", "svg"), ("memory", "svg"), ("timeline", "png"), ("ranks-by-steps", "png")):
+            with page.expect_download() as download:
+                page.get_by_role("button", name=f"Save the picture of {name}", exact=True).click()
+            self.assertEqual(download.value.suggested_filename, f"{name}.{kind}")
+            with open(download.value.path(), "rb") as file:
+                picture = file.read()
+            if kind == "png":
+                self.assertEqual(picture[:8], b"\x89PNG\r\n\x1a\n")
+                continue
+            drawing = ElementTree.fromstring(picture)
+            self.assertEqual(drawing.tag, "{http://www.w3.org/2000/svg}svg")
+            fills = {element.get("fill") for element in drawing.iter()}
+            self.assertTrue(any(fill and fill.startswith("rgb") for fill in fills), "it needs no style sheet")
+            self.assertFalse(any(fill and "var(" in fill for fill in fills))
+        self.check(page)
+
+    def test_arrows_lead_from_the_late_rank_to_those_that_wait(self):
+        red = """() => { const canvas = document.querySelector('#timeline canvas'); const {data} = canvas.getContext('2d').getImageData(70, 0, canvas.width - 70, canvas.height);
+          let n = 0; for (let i = 0; i < data.length; i += 4) n += data[i] > 170 && data[i + 1] < 90 && data[i + 2] < 90 ? 1 : 0; return n; }"""
+        words = "from the last rank in a call to those that waited for it"
+        for run, waits in ((self.late, True), (self.record("healthy"), False)):
+            page = self.open(run)
+            self.assertEqual(words in page.locator("#timeline .legend").inner_text(), waits)
+            pixels = page.evaluate(red)
+            self.assertTrue(pixels > 50 if waits else pixels == 0, pixels)
             self.check(page)
 
     def test_a_wide_screen_is_used(self):

@@ -6,6 +6,7 @@ import {bottomAxis, leftAxis} from './chart';
 import {isChosen, seenCalls, windowWords} from './chosen_work';
 import {Collective, Data, LinkModel} from './data';
 import {h, responsive, s, section, select, text} from './dom';
+import {saveButton} from './picture_file';
 import {Store} from './selection';
 import {bytes, count, duration, percent, plural, rate, shortComm} from './units';
 
@@ -110,6 +111,7 @@ export function bandwidth(data: Data, store: Store): HTMLElement | null {
     note.textContent = facts(data, chosen);
     redraw();
   }));
+  controls.append(saveButton(plot, 'bandwidth'));
   body.append(h('p', {class: 'legend'}, h('span', {}, h('i', {class: 'comm dot'}), 'transfer, without waiting'),
                 h('span', {}, h('i', {class: 'ring'}), 'with waiting for late ranks'),
                 chosen.model !== null ? h('span', {}, h('i', {class: 'dash'}), 'fitted line') : null), plot, note);

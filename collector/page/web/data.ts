@@ -28,7 +28,7 @@ export interface Timeline {
   ranks: {row: number; step_start_ns: number | null; step_end_ns: number | null;
           tracks: {name: string; ranges: boolean}[];
           slices: {track: number[]; start_ns: number[]; length_ns: number[]; name: number[]; kind: number[];
-                   count: number[]; seq: number[]};
+                   count: number[]; seq: number[]; comm: number[]};
           host: {start_ns: number[]; length_ns: number[]; thread: number[]; name: number[]; details: number[]; samples: number[]}}[];
 }
 export interface MemoryLevels {

@@ -3,6 +3,7 @@
 import {Data, StepGrid} from './data';
 import {button, h, responsive, section, select} from './dom';
 import {colour, rgb} from './colours';
+import {saveButton} from './picture_file';
 import {Store} from './selection';
 import {announce, hideTooltip, showTooltip} from './tooltip';
 import {duration} from './units';
@@ -70,6 +71,7 @@ class HeatMap {
       controls.append(button('Fewer ranks', () => this.zoomRows(0.5), 'Zoom in on ranks'),
                       button('All ranks', () => { this.view.ranks = null; this.redraw(); }));
     }
+    controls.append(saveButton(this.frame, 'ranks-by-steps'));
     this.frame.append(this.canvas);
     body.append(this.key, this.frame);
     this.redraw = responsive(this.frame, width => this.draw(width));

@@ -8,7 +8,7 @@ import {Column, table} from './table';
 import {count, duration, percent, plural} from './units';
 import {WorkSum} from './work';
 
-// One colour for all compute; classes differ by their name and, in the bar, by how dark they are.
+// Each class has a colour; matrix products have that of compute.
 export function classCss(kernelClass: string): string {
   if (kernelClass === 'collective') return 'comm';
   if (kernelClass === 'copy') return 'copy';

@@ -37,6 +37,17 @@ class LiveLine {
   }
 }
 
+let refreshNow: (() => Promise<boolean>) | null = null;
+
+// Whether somebody serves the page, who can show any step.
+export function isServed(): boolean { return refreshNow !== null; }
+
+// Asks for the timeline of a step. Resolves when the page has newer documents; false: nobody answers.
+export async function fetchTimeline(step: number): Promise<boolean> {
+  const answer = await fetch(`/api/timeline?step=${step}`).catch(() => null);
+  return answer !== null && answer.ok && refreshNow !== null && refreshNow();
+}
+
 // Follows the collector's events. `show` gets the newest documents, one set at a time.
 export function follow(show: (data: Data, line: HTMLElement) => void): void {
   const line = new LiveLine();
@@ -65,6 +76,7 @@ export function follow(show: (data: Data, line: HTMLElement) => void): void {
     again = running !== null;
     return running ??= fetchAll();
   };
+  refreshNow = refresh;
   const events = new EventSource('/events');
   let statuses = 0;
   events.addEventListener('status', event => {

@@ -6,6 +6,7 @@ import {bottomAxis, leftAxis} from './chart';
 import {Data, MemoryLifetimes, MemoryBySteps, MemoryLevels} from './data';
 import {h, rect, responsive, s, section, select, text} from './dom';
 import {stepsWords} from './header';
+import {saveButton} from './picture_file';
 import {Store} from './selection';
 import {bytes, duration} from './units';
 
@@ -140,7 +141,7 @@ export function memory(data: Data, store: Store): HTMLElement | null {
   const choice = select('Rank', rows.map((row): [string, string] => [String(row), `${data.rankName(row)} (${data.place(row)})`]), String(chosen),
                         value => choose(Number(value)));
   const redraw = responsive(plot, width => plot.replaceChildren(draw(data, store, chosen, width)));
-  controls.append(choice);
+  controls.append(choice, saveButton(plot, 'memory'));
   body.append(around);
   show(chosen);
   const missing = h('p', {class: 'note', hidden: true});

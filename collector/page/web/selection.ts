@@ -26,7 +26,7 @@ function adopted(timeline: Timeline, from: Data, to: Data): Timeline {
     return names.get(name)!;
   };
   const ranks = timeline.ranks.map(rank => ({
-    ...rank, row: to.rowOfKey(from.key(rank.row)), slices: {...rank.slices, name: rank.slices.name.map(name => nameOf(from.names[name]))}}));
+    ...rank, row: to.rowOfKey(from.key(rank.row)), slices: {...rank.slices, name: rank.slices.name.map(name => nameOf(from.names[name])), comm: rank.slices.comm.map(comm => comm === 0 ? 0 : nameOf(from.names[comm - 1]) + 1)}}));
   return {...timeline, slowest: false, median: false, findings: [], column: to.grid?.columnOf(timeline.step) ?? 0, ranks: ranks.filter(rank => rank.row >= 0)};
 }
 
@@ -34,6 +34,7 @@ export class Store {
   readonly value: Selection = {finding: null, ranks: new Set(), steps: null, cursor: null, timeline: 0};
   readonly settings = new Settings();
   private timelineChosen = false;
+  wantedStep: number | null = null;  // whose timeline is on its way
   private listeners: Listener[] = [];
 
   get chosenTimeline(): number | null { return this.timelineChosen ? this.value.timeline : null; }
@@ -41,6 +42,9 @@ export class Store {
   forgetListeners(): void { this.listeners = []; }
   // The viewer looks at the timeline that is shown: newer data must not take it away.
   holdTimeline(): void { this.timelineChosen = true; }
+
+  // The viewer asked for the timeline of this step: it is shown when it is there.
+  want(step: number): void { this.wantedStep = step; }
 
   begin(data: Data): void { this.value.timeline = tellingTimeline(data); }
   // The page has newer data: the same ranks, steps, finding and timeline stay selected, wherever they are now.
@@ -63,6 +67,13 @@ export class Store {
   }
 
   private carryTimeline(from: Data, to: Data): number {
+    const column = this.wantedStep === null || to.grid === null ? -1 : to.grid.columnOf(this.wantedStep);
+    const wanted = column < 0 ? -1 : to.timelines.findIndex(timeline => timeline.column === column);
+    if (wanted >= 0) {
+      this.wantedStep = null;
+      this.holdTimeline();
+      return wanted;
+    }
     const held = this.timelineChosen ? from.timelines[this.value.timeline] : undefined;
     if (held === undefined) return tellingTimeline(to);
     const place = to.timelines.findIndex(timeline => timeline.step === held.step);

@@ -5,6 +5,7 @@ import {scaleLinear} from 'd3-scale';
 import {event as d3event, select as d3select} from 'd3-selection';
 import {Data, kPartClass, kParts, kPartWords, Part, StepGrid} from './data';
 import {button, h, responsive, s, section, select, text} from './dom';
+import {saveButton} from './picture_file';
 import {Store} from './selection';
 import {announce, hideTooltip, showTooltip} from './tooltip';
 import {duration, percent} from './units';
@@ -102,7 +103,7 @@ class StepsChart {
         }),
         h('span', {class: 'range'}, 'steps ', this.from, ' to ', this.to),
         button('Zoom in', () => this.zoom(this.store.value.steps), 'Show only the selected steps'),
-        button('All steps', () => { this.store.set({steps: null}); this.zoom(null); }));
+        button('All steps', () => { this.store.set({steps: null}); this.zoom(null); }), saveButton(this.plot, 'steps'));
     body.append(this.legend(), this.plot);
     this.redraw = responsive(this.plot, width => this.draw(width));
     this.plot.addEventListener('keydown', event => this.press(event));

@@ -2,6 +2,8 @@
 // cannot see the picture.
 import {Data, Timeline} from './data';
 import {button, h, section, select} from './dom';
+import {fetchTimeline, isServed} from './live';
+import {saveButton} from './picture_file';
 import {Store} from './selection';
 import {Settings} from './settings';
 import {table} from './table';
@@ -45,7 +47,25 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
   const names: [string, string][] = data.timelines.map((t, i) => [String(i), timelineName(data, t)]);
   const choice = select('Step', names, String(store.value.timeline), value => store.set({timeline: Number(value)}));
   controls.append(choice, button('+', () => view.zoomBy(2), 'Zoom in'), button('−', () => view.zoomBy(0.5), 'Zoom out'),
-                  button('Whole step', () => view.reset()));
+                  button('Whole step', () => view.reset()), saveButton(view.frame, 'timeline'));
+  const missing = h('p', {class: 'note', id: 'timeline-missing', hidden: true});
+  const ask = (step: number): void => {
+    missing.hidden = false;
+    missing.textContent = `Reading step ${step} ...`;
+    store.want(step);
+    void fetchTimeline(step).then(shown => {
+      // The page may have been built anew meanwhile.
+      const note = document.getElementById('timeline-missing');
+      if (note === null || (shown && store.wantedStep === null)) return;
+      note.hidden = false;
+      note.textContent = shown ? `No rank has a step ${step} whose records are kept.` : 'Nobody serves the page any more.';
+    });
+  };
+  if (isServed() && data.grid !== null) {
+    const any = h('input', {type: 'number', min: data.grid.first, max: data.grid.lastStepOf(data.grid.columns - 1), 'aria-label': 'Show the timeline of any step'});
+    any.addEventListener('change', () => { if (any.value !== '') ask(Number(any.value)); });
+    controls.append(h('label', {}, h('span', {}, 'Any step'), any));
+  }
   const list = h('div', {});
   const opened = store.settings.of('longest operations', {open: false});
   const fillList = (): void => {
@@ -61,7 +81,6 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
   body.append(view.legend(), view.frame,
               shown < data.report.ranks.length ? h('p', {class: 'note'}, `${shown} of ${data.report.ranks.length} ranks: those that findings name, their neighbours, and a sample of the others.`) : '',
               details);
-  const missing = h('p', {class: 'note', hidden: true});
   body.append(missing);
   // A step among those that are selected, if the page has one.
   const followSteps = (): void => {
@@ -69,6 +88,7 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
     const within = ({step}: {step: number}): boolean => steps === null || (step >= steps[0] && step <= steps[1]);
     const found = within(data.timelines[now]) ? now : data.timelines.findIndex(within);
     missing.hidden = found >= 0;
+    if (found < 0 && isServed()) return ask(steps![0]);
     missing.textContent = `The page has none of the selected steps, only ${data.timelines.map(({step}) => step).join(', ')}. gpuprobe trace DIR --steps has any.`;
     if (found >= 0 && found !== now) store.set({timeline: found});
   };

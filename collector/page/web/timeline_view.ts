@@ -23,6 +23,28 @@ interface View { step: number | null; transform: any; reading: number }
 
 interface Lane { rank: number; track: number; y: number; height: number }  // rank: place in timeline.ranks
 
+interface Part { rank: number; track: number; start_ns: number; end_ns: number }
+interface Wait { last: Part; waiters: Part[] }
+
+// Calls that some rank entered much later than others. A call that was replayed within the step is left out: its parts have one number.
+export function waitsOf(timeline: Timeline): Wait[] {
+  const calls = new Map<string, Part[]>();
+  timeline.ranks.forEach(({slices}, rank) => slices.track.forEach((track, i) => {
+    if (slices.kind[i] !== 1 || slices.comm[i] === 0 || slices.count[i] > 1) return;
+    const key = `${slices.comm[i]} ${slices.seq[i]}`;
+    if (!calls.has(key)) calls.set(key, []);
+    calls.get(key)!.push({rank, track, start_ns: slices.start_ns[i], end_ns: slices.start_ns[i] + slices.length_ns[i]});
+  }));
+  const waits: Wait[] = [];
+  for (const parts of calls.values()) {
+    if (new Set(parts.map(part => part.rank)).size < parts.length) continue;
+    const last = parts.reduce((a, b) => b.start_ns > a.start_ns ? b : a);
+    const waiters = parts.filter(part => part.rank !== last.rank && last.start_ns - part.start_ns > timeline.length_ns / 50 && part.end_ns > last.start_ns);
+    if (waiters.length > 0) waits.push({last, waiters});
+  }
+  return waits;
+}
+
 export class TimelineView {
   readonly frame = h('div', {class: 'plot', tabindex: 0, role: 'group', 'aria-label':
       'Timeline. Left and right arrows pan, plus and minus zoom, 0 shows the whole step, up and down read the ranks.'});
@@ -52,6 +74,7 @@ export class TimelineView {
   legend(): HTMLElement {
     return h('p', {class: 'legend'}, ...kKinds.map(kind => h('span', {}, h('i', {class: kind.colour}), kind.words)),
              h('span', {}, h('i', {class: 'idle'}), 'nothing runs'),
+             this.data.timelines.some(t => waitsOf(t).length > 0) ? h('span', {}, h('i', {class: 'arrow'}, '↓'), 'from the last rank in a call to those that waited for it') : null,
              this.data.timelines.some(t => t.ranks.some(rank => rank.host.start_ns.length > 0)) ?
                  h('span', {}, h('i', {class: 'host'}), 'what the host was in, by samples') : null);
   }
@@ -75,7 +98,7 @@ export class TimelineView {
       const tracks = rank.tracks.slice(0, kMostTracks);
       if (tracks.length === 0) this.lanes.push({rank: i, track: -1, y, height: 12});
       tracks.forEach((track, t) => {
-        const height = track.ranges ? 11 : many ? 9 : 13;
+        const height = track.ranges || many ? 11 : 13;
         this.lanes.push({rank: i, track: t, y, height});
         y += height + 1;
       });
@@ -109,6 +132,7 @@ export class TimelineView {
     context.rect(kLeft, 0, width - kLeft, height);
     context.clip();
     for (const lane of this.lanes) this.drawLane(context, lane, x);
+    this.drawWaits(context, x);
     context.restore();
     this.drawLabels(context);
     this.drawAxis(context, x, height);
@@ -140,6 +164,37 @@ export class TimelineView {
       if (visible > 46 && lane.height >= 11) this.label(context, Math.max(left, kLeft) + 3, lane, visible - 6, i, ranges);
     }
     if (!ranges && (lane.track === 0 || rank.tracks[lane.track - 1].ranges)) this.drawHost(context, lane, x);
+  }
+
+  // From the rank that came last to a collective to those that waited in it: where its part begins, for calls that waited for
+  // a fiftieth of the step or longer.
+  private drawWaits(context: CanvasRenderingContext2D, x: (ns: number) => number): void {
+    const timeline = this.timeline();
+    context.strokeStyle = context.fillStyle = colour('late');
+    context.lineWidth = 1;
+    for (const {last, waiters} of waitsOf(timeline)) {
+      const at = x(last.start_ns);
+      if (at < kLeft || at > this.width) continue;
+      const from = this.laneOf(last.rank, last.track);
+      for (const waiter of waiters) {
+        const to = this.laneOf(waiter.rank, waiter.track);
+        if (from === undefined || to === undefined) continue;
+        const down = to.y > from.y;
+        const [begin, end] = down ? [from.y + from.height, to.y] : [from.y, to.y + to.height];
+        context.beginPath();
+        context.moveTo(at, begin);
+        context.lineTo(at, end);
+        context.stroke();
+        context.beginPath();
+        context.moveTo(at, end);
+        context.lineTo(at - 3, end + (down ? -4 : 4));
+        context.lineTo(at + 3, end + (down ? -4 : 4));
+        context.fill();
+      }
+    }
+  }
+  private laneOf(rank: number, track: number): Lane | undefined {
+    return this.lanes.find(lane => lane.rank === rank && lane.track === track);
   }
 
   // A thin band along the lower edge of a rank's first stream, over stretches in which the host was sampled.

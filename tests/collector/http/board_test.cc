@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
+#include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace gpuprobe::http {
 namespace {
@@ -94,6 +99,24 @@ TEST(Board, TheFirstWhoAsksWaitsForDocumentsAsNewAsTheMoment) {
   // Others look already, so that what there is is kept up to date.
   board.Put(MomentOf(2, /*changes=*/9));
   EXPECT_EQ(board.FreshDocuments(kNow)->version, 2U);
+}
+
+TEST(Board, AStepThatSomebodyAskedForIsWaitedFor) {
+  Board board;
+  board.Put(DocumentsOf(1));
+  EXPECT_FALSE(board.LacksWantedStep());
+  std::thread making([&] {
+    while (!board.LacksWantedStep()) std::this_thread::yield();
+    auto documents = std::make_shared<Documents>();
+    documents->version = 2;
+    documents->wanted_steps = board.wanted_steps();
+    board.Put(std::shared_ptr<const Documents>(std::move(documents)));
+  });
+  EXPECT_EQ(board.DocumentsWith(7, std::chrono::seconds(20))->version, 2U);
+  making.join();
+  EXPECT_FALSE(board.LacksWantedStep());
+  for (uint64_t step = 8; step < 12; ++step) board.DocumentsWith(step, std::chrono::milliseconds(0));
+  EXPECT_EQ(board.wanted_steps(), (std::vector<uint64_t>{8, 9, 10, 11})) << "only the last ones are kept";
 }
 
 TEST(Board, DoesNotWaitForNewerDocumentsOfARunThatIsOver) {
