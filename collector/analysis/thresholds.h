@@ -227,9 +227,11 @@ inline constexpr double kSlowReferenceShare = 0.125;
 inline constexpr uint64_t kLargeMessageBytes = uint64_t{8} << 20;
 // Transfers on a shared network vary by some tens of percent; this factor is more than that.
 inline constexpr double kSlowedRatio = 2;
-// Blocks of calls on each side of a change: fewer may be a hiccup.
+// Step times that change by this factor and stay so have two levels, of which a mean is neither.
+inline constexpr double kStepLevelRatio = 1.03;
+// Blocks on each side of a change: fewer may be a hiccup.
 inline constexpr size_t kSlowedBlocks = 3;
-// Share of the calls that lie on their own side of the border between the two levels.
+// Share of the blocks that lie on their own side of the border between the two levels.
 inline constexpr double kSlowedOnItsSideShare = 0.9;
 // A larger bucket cannot overlap what fills it.
 inline constexpr uint64_t kHugeBucketBytes = uint64_t{128} << 20;

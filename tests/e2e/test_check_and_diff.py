@@ -55,6 +55,17 @@ class CheckAndDiff(harness.EndToEndTest):
         itself = self.run_well([GPUPROBE, "diff", before, before]).stdout.decode()
         self.assertIn("No significant difference in step time", itself)
 
+    def test_diff_says_when_a_run_has_two_levels(self):
+        """Then its mean is neither, and what chance does to it is hardly known."""
+        runs = []
+        for scenario, options in (("straggler-late", ("--slow-from", "0.3")), ("healthy", ())):
+            runs.append(self.path(scenario))
+            self.run_well([GPUPROBE, "simulate", "--scenario", scenario, "--ranks", "8", "--steps", "120", "--out", runs[-1], *options])
+        for order, name in ((runs, "A"), (runs[::-1], "B")):
+            limits = json.loads(self.run_well([GPUPROBE, "diff", *order, "--json"]).stdout)["limits"]
+            told, = [limit for limit in limits if "two" in limit or "up to step" in limit]
+            self.assertRegex(told, rf"^Steps of {name} take 17\.0 ms up to step 35, and 2[12]\.\d ms from step 36 on\.")
+
     def test_diff_names_the_rank_that_became_slower_although_it_was_slow_already(self):
         before, _ = self.train("slow", env={"GPUSIM_SLOW": "rank=2,factor=1.3"})
         after, _ = self.train("slower", env={"GPUSIM_SLOW": "rank=2,factor=1.4"})

@@ -10,6 +10,7 @@
 #include "collector/analysis/communication/bus_bandwidth.h"
 #include "collector/analysis/communication/link_model.h"
 #include "collector/analysis/comparison/run_series.h"
+#include "collector/analysis/level_change.h"
 #include "collector/analysis/median.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/thresholds.h"
@@ -150,7 +151,7 @@ void FindChangeInTime(const model::JobModel& job, const std::vector<Link>& links
   for (const Link& link : links) {
     const double time_ns = link.calls * link.level_ns;
     all_ns += time_ns;
-    const std::optional<LevelChange> change = LevelChangeOf(link.times.transfer_ns);
+    const std::optional<LevelChange> change = LevelChangeOf(link.times.transfer_ns, thresholds::kSlowedRatio);
     if (!change.has_value() || change->after < change->before) continue;
     changed_ns += time_ns;
     if (time_ns <= most_ns) continue;
@@ -212,49 +213,12 @@ std::optional<ReferenceNetwork> ReferenceNetworkOf(std::string_view device_name)
   return std::nullopt;
 }
 
-std::optional<LevelChange> LevelChangeOf(const std::vector<double>& values) {
-  const size_t n = values.size();
-  if (n < 2 * thresholds::kSlowedBlocks) return std::nullopt;
-  // Where two levels explain most of the logarithms' variance.
-  std::vector<double> sums(n + 1, 0);
-  for (size_t i = 0; i < n; ++i) {
-    if (values[i] <= 0) return std::nullopt;
-    sums[i + 1] = sums[i] + std::log(values[i]);
-  }
-  LevelChange best;
-  double most = 0;
-  for (size_t k = thresholds::kSlowedBlocks; k + thresholds::kSlowedBlocks <= n; ++k) {
-    const auto left = static_cast<double>(k);
-    const auto right = static_cast<double>(n - k);
-    const double apart = sums[k] / left - (sums[n] - sums[k]) / right;
-    const double explained = apart * apart * left * right;
-    if (explained <= most) continue;
-    most = explained;
-    best.place = k;
-  }
-  if (best.place == 0) return std::nullopt;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(best.place);
-  best.before = UpperMedian({values.begin(), middle});
-  best.after = UpperMedian({middle, values.end()});
-  const double low = std::min(best.before, best.after);
-  const double high = std::max(best.before, best.after);
-  if (high < thresholds::kSlowedRatio * low) return std::nullopt;
-  // A level, not a few calls: nearly all values are on their own side.
-  const double border = std::sqrt(low * high);
-  size_t right_side = 0;
-  for (size_t i = 0; i < n; ++i)
-    right_side += ((values[i] > border) == ((i < best.place) == (best.before > best.after))) ? 1 : 0;
-  if (static_cast<double>(right_side) < thresholds::kSlowedOnItsSideShare * static_cast<double>(n))
-    return std::nullopt;
-  return best;
-}
-
 std::optional<NetworkReport> NetworkOf(const Report& report, const model::JobModel& job) {
   const bool one_host = report.conditions.hosts.size() < 2;
   std::vector<Link> links = LinksOf(job, one_host ? 1 : 2);
   if (links.empty()) return std::nullopt;
   for (Link& link : links) {
-    const std::optional<LevelChange> change = LevelChangeOf(link.times.transfer_ns);
+    const std::optional<LevelChange> change = LevelChangeOf(link.times.transfer_ns, thresholds::kSlowedRatio);
     link.level_ns = change.has_value() ? change->after : UpperMedian(link.times.transfer_ns);
   }
   NetworkReport out;

@@ -39,13 +39,4 @@ struct ReferenceNetwork {
 };
 std::optional<ReferenceNetwork> ReferenceNetworkOf(std::string_view device_name);
 
-// Where a series of transfer times becomes slower or faster by thresholds::kSlowedRatio, once, and stays so:
-// the place of the first value afterwards. nullopt: it does not.
-struct LevelChange {
-  size_t place = 0;
-  double before = 0;  // medians
-  double after = 0;
-};
-std::optional<LevelChange> LevelChangeOf(const std::vector<double>& values);
-
 }  // namespace gpuprobe::analysis
