@@ -270,6 +270,37 @@ class Page(unittest.TestCase):
             self.assertTrue(pixels > 50 if waits else pixels == 0, pixels)
             self.check(page)
 
+    def test_what_was_done_can_be_undone_at_once(self):
+        """Escape clears the selection wherever the focus is, a double click shows the whole again, and the page does not move for it."""
+        page = self.open(self.late)
+        top = page.locator("#steps").bounding_box()["y"]
+        page.locator("#rank-table tbody button").nth(2).click()
+        self.assertIn("rank 2", page.locator("header .chosen").inner_text())
+        page.evaluate("scrollTo(0, 0)")
+        self.assertEqual(page.locator("#steps").bounding_box()["y"], top)
+        page.keyboard.press("Escape")
+        self.assertTrue(page.locator("header .chosen").is_hidden())
+        zoom = "document.querySelector('#timeline canvas').__zoom.k"
+        page.get_by_role("button", name="Zoom in", exact=True).click()
+        self.assertGreater(page.evaluate(zoom), 1)
+        page.locator("#timeline canvas").dblclick()
+        self.assertEqual(page.evaluate(zoom), 1)
+        labels = "[...document.querySelectorAll('#steps svg text')].map(e => e.textContent).filter(words => /^(step [0-9]+|[1-9][0-9]*)$/.test(words))"
+        page.evaluate("location.hash = '#steps=10-19'")
+        page.get_by_role("button", name="Show only the selected steps").click()
+        self.assertEqual(page.evaluate(labels)[0], "step 10")
+        self.assertLessEqual(int(page.evaluate(labels)[-1].split()[-1]), 19)
+        page.locator("#steps svg").dblclick(position={"x": 400, "y": 60})
+        self.assertEqual(page.evaluate(labels)[0], "step 0")
+        self.assertLessEqual(int(page.evaluate(labels)[-1]), 119, "a step that there is")
+        for chart, words in (("#memory", r"after the start\n"), ("#bandwidth", r"GB/s with waiting\n[\d.]+ GB/s without waiting\nthe fitted line says")):
+            svg = page.locator(f"{chart} svg")
+            svg.scroll_into_view_if_needed()
+            place = page.locator(f"{chart} circle").first.bounding_box()
+            page.mouse.move(place["x"] + 3, place["y"] + 3)
+            self.assertRegex(page.locator(".tooltip").inner_text(), words)
+        self.check(page)
+
     def test_a_wide_screen_is_used(self):
         page = self.open(self.late, width=1920)
         self.assertGreater(page.evaluate("document.querySelector('main').getBoundingClientRect().width"), 1800)

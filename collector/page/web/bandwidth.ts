@@ -8,10 +8,12 @@ import {Collective, Data, LinkModel} from './data';
 import {h, responsive, s, section, select, text} from './dom';
 import {saveButton} from './picture_file';
 import {Store} from './selection';
+import {hideTooltip, showTooltip} from './tooltip';
 import {bytes, count, duration, percent, plural, rate, shortComm} from './units';
 
 const kHeight = 200;
 const kLeft = 58;
+const kReach = 24;  // of the mouse
 
 interface Group { key: string; words: string; calls: Collective[]; places: number[]; model: LinkModel | null }
 
@@ -71,16 +73,24 @@ function draw(data: Data, store: Store, group: Group, width: number): SVGSVGElem
     root.append(s('path', {d: line<number>().x(size => x(size)).y(size => y(of(size)))(points), class: 'fit'}));
   }
   const chosen = isChosen(data, store);
+  const points: {at: number; lines: string[]}[] = [];
   group.calls.forEach((call, i) => {
     const of = seenCalls(data, store, group.places[i]!);
     if (of.calls === 0) return;
     const title = `${bytes(call.size_bytes!)}, ${plural(of.calls, 'call')}${chosen ? ' of the selection' : ''}`;
     const calls = 3 + Math.min(4, Math.log10(of.calls + 1));
-    if (of.busbw !== null)
-      root.append(s('circle', {cx: x(call.size_bytes!), cy: y(of.busbw), r: calls, class: 'with-wait'}, s('title', {}, `${title}: ${rate(of.busbw)} with waiting`)));
-    if (of.transfer_busbw)
-      root.append(s('circle', {cx: x(call.size_bytes!), cy: y(of.transfer_busbw), r: calls, class: 'comm'}, s('title', {}, `${title}: ${rate(of.transfer_busbw)} without waiting`)));
+    if (of.busbw !== null) root.append(s('circle', {cx: x(call.size_bytes!), cy: y(of.busbw), r: calls, class: 'with-wait'}));
+    if (of.transfer_busbw) root.append(s('circle', {cx: x(call.size_bytes!), cy: y(of.transfer_busbw), r: calls, class: 'comm'}));
+    points.push({at: x(call.size_bytes!), lines: [title, ...(of.busbw === null ? [] : [`${rate(of.busbw)} with waiting`]), ...(of.transfer_busbw ? [`${rate(of.transfer_busbw)} without waiting`] : []),
+                                                  ...(group.model === null ? [] : [`the fitted line says ${rate(fitted(group.model)(call.size_bytes!))}`])]});
   });
+  root.addEventListener('mousemove', event => {
+    const at = event.clientX - root.getBoundingClientRect().left;
+    const nearest = points.reduce((best: typeof points[number] | null, point) => best === null || Math.abs(point.at - at) < Math.abs(best.at - at) ? point : best, null);
+    if (nearest === null || Math.abs(nearest.at - at) > kReach) return hideTooltip();
+    showTooltip(event.clientX, event.clientY, nearest.lines);
+  });
+  root.addEventListener('mouseleave', hideTooltip);
   return root;
 }
 

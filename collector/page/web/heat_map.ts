@@ -97,7 +97,8 @@ class HeatMap {
   private zoomRows(factor: number): void {
     const chosen = [...this.store.value.ranks];
     const rows = this.rows();
-    const middle = this.store.value.cursor?.row ?? chosen[0] ?? (rows[0] + rows[1]) / 2;
+    const blamed = this.data.report.ranks.findIndex((_, row) => row >= rows[0] && row <= rows[1] && this.data.blames(row));
+    const middle = this.store.value.cursor?.row ?? chosen[0] ?? (blamed >= 0 ? blamed : (rows[0] + rows[1]) / 2);
     const size = Math.max(16, Math.round((rows[1] - rows[0] + 1) * factor));
     const from = Math.max(0, Math.min(this.grid.rows - size, Math.round(middle - size / 2)));
     this.view.ranks = [this.data.key(from), this.data.key(Math.min(this.grid.rows - 1, from + size - 1))];

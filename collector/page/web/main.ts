@@ -62,6 +62,10 @@ function start(): void {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawAll);
   const store = new Store();
   document.addEventListener('themechange', () => store.set({}));  // it is in the address, too
+  document.addEventListener('keydown', event => {
+    if (event.key !== 'Escape' || event.defaultPrevented || event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return;
+    store.set({finding: null, ranks: new Set(), steps: null});
+  });
   if (document.documentElement.dataset.live === undefined) {
     const data = embedded();
     store.begin(data);

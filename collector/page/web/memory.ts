@@ -8,6 +8,7 @@ import {h, rect, responsive, s, section, select, text} from './dom';
 import {stepsWords} from './header';
 import {saveButton} from './picture_file';
 import {Store} from './selection';
+import {hideTooltip, showTooltip} from './tooltip';
 import {bytes, duration} from './units';
 
 const kHeight = 200;
@@ -89,6 +90,12 @@ function draw(data: Data, store: Store, row: number, width: number): SVGSVGEleme
     root.append(s('circle', {cx: at, cy: y(device.high_water_bytes), r: 4, class: 'late'}),
                 text(at > width / 2 ? at - 7 : at + 7, Math.max(y(device.high_water_bytes) - 6, 10), `high-water mark ${bytes(device.high_water_bytes)}`, at > width / 2 ? 'end' : 'start'));
   }
+  root.addEventListener('mousemove', event => {
+    const ns = x.invert(event.clientX - root.getBoundingClientRect().left);
+    if (ns < 0 || ns > end) return hideTooltip();
+    showTooltip(event.clientX, event.clientY, [`${duration(ns)} after the start`, ...all.map(levels => `${levels.kind} ${bytes(levelAt(levels, ns))}`)]);
+  });
+  root.addEventListener('mouseleave', hideTooltip);
   return root;
 }
 

@@ -107,6 +107,11 @@ class StepsChart {
     body.append(this.legend(), this.plot);
     this.redraw = responsive(this.plot, width => this.draw(width));
     this.plot.addEventListener('keydown', event => this.press(event));
+    // Each click draws anew: what was clicked twice is the chart's frame.
+    this.plot.addEventListener('dblclick', () => {
+      this.store.set({steps: null});
+      this.zoom(null);
+    });
     store.follow((_, changed) => { if (['steps', 'cursor', 'ranks'].some(key => changed.has(key as never))) this.redraw(); });
   }
 
@@ -255,9 +260,9 @@ class StepsChart {
   }
 
   private axis(x: any, width: number): SVGElement[] {
-    const [first] = this.shown();
-    return x.ticks(Math.max(2, Math.floor(width / 110))).filter(Number.isInteger).map((column: number) =>
-      text(x(column), kTop + kHeight + kLane + 12, column === first ? this.grid.name(column) : String(this.grid.stepOf(column)),
+    const [first, last] = this.shown();
+    return x.ticks(Math.max(2, Math.floor(width / 110))).filter((column: number) => Number.isInteger(column) && column <= last).map((column: number) =>
+      text(column === first ? x(column) : x(column + 0.5), kTop + kHeight + kLane + 12, column === first ? this.grid.name(column) : String(this.grid.stepOf(column)),
            column === first ? 'start' : x(column) > width - 24 ? 'end' : 'middle'));
   }
 

@@ -119,7 +119,7 @@ class Table<Row> {
     if (sort !== null) {
       const direction = down ? -1 : 1;
       rows = rows.map(entry => ({entry, key: this.key(entry.row, sort)}))
-                 .sort((a, b) => direction * (typeof a.key === 'number' && typeof b.key === 'number' ? a.key - b.key : String(a.key).localeCompare(String(b.key))))
+                 .sort((a, b) => direction * (typeof a.key === 'number' && typeof b.key === 'number' ? a.key - b.key : String(a.key).localeCompare(String(b.key), undefined, {numeric: true})))
                  .map(({entry}) => entry);
     }
     this.heads.forEach((cell, i) => cell.setAttribute('aria-sort', sort !== i ? 'none' : down ? 'descending' : 'ascending'));

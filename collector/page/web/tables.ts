@@ -180,6 +180,11 @@ export function phases(data: Data, store: Store): HTMLElement | null {
   return root;
 }
 
+// Without the columns that have nothing to say of any row.
+function used<Row>(rows: Row[], columns: Column<Row>[]): Column<Row>[] {
+  return columns.filter(column => rows.some(row => column.text(row) !== '-'));
+}
+
 export function communicators(data: Data, store: Store): HTMLElement | null {
   const rows = data.report.communicators;
   if (rows.length === 0) return null;
@@ -188,12 +193,12 @@ export function communicators(data: Data, store: Store): HTMLElement | null {
   body.append(table<Communicator>({
     id: 'communicator-table', label: 'Communicators', rows, most: 16, search: rows.length > 16 ? 'Search' : undefined,
     matches: (c, words) => `${c.comm} ${c.name ?? ''} ${Object.keys(c.operations).join(' ')}`.toLowerCase().includes(words),
-    columns: [{title: 'communicator', text: c => c.name ? `${c.name} (${shortComm(c.comm)})` : shortComm(c.comm)},
+    columns: used(rows, [{title: 'communicator', text: c => c.name ? `${c.name} (${shortComm(c.comm)})` : shortComm(c.comm)},
               {title: 'ranks', number: c => c.ranks, text: c => c.ranks === null ? '?' : c.ranks_heard < c.ranks ? `${c.ranks_heard} of ${c.ranks}` : String(c.ranks)},
               {title: 'hosts', number: c => c.hosts, text: hosts},
               {title: 'members', text: c => c.members.length > 12 ? `${c.members.slice(0, 12).join(', ')} ...` : c.members.join(', ') || '-'},
               {title: 'made by', text: c => c.made_by ?? '-'}, {title: 'ran as', text: c => c.ran_as ?? '-'},
               {title: 'calls', number: c => c.calls, text: c => count(c.calls)}, {title: 'bytes', number: c => c.bytes, text: c => bytes(c.bytes)},
-              {title: 'operations', text: c => Object.entries(c.operations).map(([op, sum]) => `${op} ${count(sum.calls)}`).join(', ') || '-', wide: true}]}, store.settings));
+              {title: 'operations', text: c => Object.entries(c.operations).map(([op, sum]) => `${op} ${count(sum.calls)}`).join(', ') || '-', wide: true}])}, store.settings));
   return root;
 }

@@ -60,6 +60,11 @@ export class TimelineView {
     this.view = store.settings.of<View>('timeline', {step: null, transform: zoomIdentity, reading: -1});
     this.frame.append(this.canvas);
     this.redraw = responsive(this.frame, width => this.draw(width));
+    // Before d3-zoom's own, which zooms in.
+    this.canvas.addEventListener('dblclick', event => {
+      event.stopImmediatePropagation();
+      this.reset();
+    });
     d3select(this.canvas).call(this.behaviour);
     d3select(this.canvas).call(this.behaviour.transform, this.view.step === this.timeline().step ? this.view.transform : zoomIdentity);
     this.canvas.addEventListener('mousemove', event => this.point(event));
