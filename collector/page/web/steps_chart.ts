@@ -16,6 +16,8 @@ const kLane = 9;  // of late ranks, below the bars
 const kAxis = 18;
 const kLeft = 52;
 const kMostUsual = 2;  // times the median step: longer ones are cut off
+const kDoubleClickMs = 400;
+const kStill = 3;  // pixels: a mouse that moves less clicks
 const kBlamedShare = 0.05;  // of the step: a rank that the others wait for as long is late
 
 // By column: the parts of the mean step of all ranks, or of one; NaN where there is none.
@@ -78,6 +80,7 @@ interface View { steps: [number, number] | null; rank: string | null }
 
 class StepsChart {
   private readonly view: View;
+  private clicked = -Infinity;
   private moving = false;  // the page moves the brush, not a person
   private readonly grid: StepGrid;
   private readonly stacks = new Map<number | null, Record<Part, number>[]>();  // by row
@@ -107,11 +110,6 @@ class StepsChart {
     body.append(this.legend(), this.plot);
     this.redraw = responsive(this.plot, width => this.draw(width));
     this.plot.addEventListener('keydown', event => this.press(event));
-    // Each click draws anew: what was clicked twice is the chart's frame.
-    this.plot.addEventListener('dblclick', () => {
-      this.store.set({steps: null});
-      this.zoom(null);
-    });
     store.follow((_, changed) => { if (['steps', 'cursor', 'ranks'].some(key => changed.has(key as never))) this.redraw(); });
   }
 
@@ -271,10 +269,20 @@ class StepsChart {
     const columnAt = (at: number): number => Math.max(first, Math.min(last, Math.floor(x.invert(at))));
     const layer = s('g', {class: 'brush'});
     root.append(layer);
-    const brush = brushX().extent([[kLeft, kTop], [width - 2, kTop + kHeight]]).on('end', () => {
+    let pressed = 0;
+    const brush = brushX().extent([[kLeft, kTop], [width - 2, kTop + kHeight]]).on('start', () => {
+      if (d3event.sourceEvent) pressed = d3event.sourceEvent.clientX;
+    }).on('end', () => {
       const {selection, sourceEvent} = d3event;
       if (!sourceEvent || this.moving) return;
-      if (selection === null) {
+      if (selection === null || Math.abs(sourceEvent.clientX - pressed) < kStill) {
+        // Each click draws anew, so that no browser sees two on one thing.
+        const twice = performance.now() - this.clicked < kDoubleClickMs;
+        this.clicked = performance.now();
+        if (twice) {
+          this.store.set({steps: null});
+          return this.zoom(null);
+        }
         const column = columnAt(sourceEvent.clientX - root.getBoundingClientRect().left);
         this.choose(column, column);
         return;
