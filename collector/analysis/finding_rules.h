@@ -79,6 +79,9 @@ std::vector<FindingRule> OptionRules();
 std::vector<FindingRule> RankRules();
 std::vector<FindingRule> StepRules();
 
+// "39 steps"; "1,237 steps that all ranks reported (3,640 in all)" where others could not be compared.
+std::string ComparedSteps(const Report& report, uint64_t compared);
+
 std::vector<HostLoad> HostLoadsOf(const Report& report);
 // Hosts that wait for a CPU explain most of what GPUs are idle because of them.
 bool Starved(const Report& report);

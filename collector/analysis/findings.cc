@@ -5,6 +5,7 @@
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/hangs/hang.h"
 #include "collector/analysis/thresholds.h"
+#include "collector/analysis/units.h"
 #include "collector/model/job/late_steps.h"
 #include "collector/records/device_clock.h"
 #include "collector/report/report.h"
@@ -86,6 +87,16 @@ std::string HoldsUpText() {
       Ratio(t::kWaitedOfTwoRatio), Share(t::kWaitedStepShare), Share(t::kSlowStageStepShare));
 }
 
+std::string ComparedSteps(const Report& report, uint64_t compared) {
+  constexpr double kNearlyAll = 0.99;
+  const uint64_t all = report.steps.has_value()
+                           ? report.steps->count - std::min(report.steps->warmup_count, report.steps->count)
+                           : 0;
+  if (static_cast<double>(compared) >= kNearlyAll * static_cast<double>(all))
+    return absl::StrCat(Count(compared), " steps");
+  return absl::StrCat(Count(compared), " steps that all ranks reported (", Count(all), " in all)");
+}
+
 std::vector<Finding> FindingsOf(const Report& report) {
   std::vector<Finding> findings;
   const bool stands_still = report.steps.has_value() && StandstillNs(report.hangs).has_value();
@@ -96,8 +107,8 @@ std::vector<Finding> FindingsOf(const Report& report) {
       f.id = rule.id;
       f.severity = rule.severity;
       if (stands_still && f.cost_ns_per_step.has_value())
-        absl::StrAppend(&f.evidence, f.evidence.empty() ? "" : " ", "Measured in the ", report.steps->count,
-                        " steps before the hang.");
+        absl::StrAppend(&f.evidence, f.evidence.empty() ? "" : " ", "Measured in the ",
+                        report.steps->count - report.steps->warmup_count, " steps before the hang.");
     }
   }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {

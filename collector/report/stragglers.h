@@ -113,10 +113,11 @@ struct Straggler {
            "late_launch late_input slow_copies unknown`");
     fields("slowdown", &S::slowdown,
            "time of its kernels over that of the same launches at the others' pace (median over ranks of "
-           "each kernel's mean; only kernels launched equally often everywhere, without NCCL's)");
+           "each kernel's mean; only kernels launched equally often everywhere, without NCCL's), in steps "
+           "after the warm-up where steps are known");
     fields("extra_ns", &S::extra_ns, "over the whole run: what its kernels took longer");
     fields("kernel", &S::kernel, "the kernel that loses most");
-    fields("kernel_mean_ns", &S::kernel_mean_ns, "its mean on this rank");
+    fields("kernel_mean_ns", &S::kernel_mean_ns, "its mean on this rank, in the same steps");
     fields("kernel_elsewhere_ns", &S::kernel_elsewhere_ns, "and elsewhere");
     fields.Computed(
         "wait_ns", [](const S& s) { return s.extra_ns > 0 ? s.wait_ns : s.caused.waited_ns; },

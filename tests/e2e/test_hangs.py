@@ -87,7 +87,7 @@ class Hangs(harness.EndToEndTest):
         self.assertLess(steps["time_ns"]["max"], AFTER_S * 10**9)
         for finding in report["findings"]:
             if finding["cost_ns_per_step"] is not None:
-                self.assertIn(f"Measured in the {steps['count']} steps before the hang.", finding["evidence"])
+                self.assertIn(f"Measured in the {steps['count'] - steps['warmup_count']} steps before the hang.", finding["evidence"])
 
     def test_all_issued_and_it_does_not_end(self):
         said, report = self.hang("fine", {"GPUSIM_HANG": f"call={CALL}"})

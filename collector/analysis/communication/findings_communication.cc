@@ -324,8 +324,9 @@ void PoorOverlap(const Report& report, std::vector<Finding>& out) {
                                     e.efficiency() * 100, Duration(e.exposed_ns), Duration(e.transfer_ns)),
        .evidence = calls.empty() ? Costs(e) : calls,
        .advice = OverlapAdvice(c, e),
-       // The part that remains with perfect overlap is the other finding's.
-       .cost_ns_per_step = (e.exposed_ns - hidden_ideally) * (beside ? 0.99 : 1)});
+       // The part that remains with perfect overlap is the other finding's, which comes first if both cost
+       // the same.
+       .cost_ns_per_step = e.exposed_ns - hidden_ideally});
 }
 
 void RepeatedReduction(const Report& report, std::vector<Finding>& out) {

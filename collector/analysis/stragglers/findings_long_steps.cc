@@ -187,6 +187,7 @@ void LongSteps(const Report& report, std::vector<Finding>& out) {
   }
   if (steps.empty()) return;
   const double cost_ns = longer_ns / static_cast<double>(all.compared_steps);
+  if (cost_ns < thresholds::kLongStepsCostStepShare * all.usual_ns) return;  // the others cost the rest
   const double each_ns = longer_ns / static_cast<double>(steps.size());
   const LongStepsReport::Content& c = all.content;
   const double host_ns = c.input_ns + c.pause_ns + c.sync_ns + c.host_bound_ns;
@@ -222,16 +223,16 @@ void LongSteps(const Report& report, std::vector<Finding>& out) {
                         absl::StripPrefix(HostDoesWhat(*seen), "it "), ". ");
     advice = AdviceFor(*seen, kDoItElsewhere);
   }
-  out.push_back(
-      {.statement = absl::StrFormat(
-           "%d of %d steps%s %s much longer than the typical %s: %s. %s the average step by %s (%s).",
-           steps.size(), all.compared_steps, told ? HowOften(all) : "", steps.size() == 1 ? "takes" : "take",
-           Duration(all.usual_ns), Names(steps), steps.size() == 1 ? "It lengthens" : "They lengthen",
-           Duration(cost_ns), Percent(cost_ns / (all.usual_ns + cost_ns))),
-       .evidence = what + Who(steps, report.ranks.size()),
-       .advice = advice,
-       .cost_ns_per_step = cost_ns,
-       .about = about});
+  out.push_back({.statement = absl::StrFormat(
+                     "%d of %s%s %s much longer than the typical %s: %s. %s the average step by %s (%s).",
+                     steps.size(), ComparedSteps(report, all.compared_steps), told ? HowOften(all) : "",
+                     steps.size() == 1 ? "takes" : "take", Duration(all.usual_ns), Names(steps),
+                     steps.size() == 1 ? "It lengthens" : "They lengthen", Duration(cost_ns),
+                     Percent(cost_ns / (all.usual_ns + cost_ns))),
+                 .evidence = what + Who(steps, report.ranks.size()),
+                 .advice = advice,
+                 .cost_ns_per_step = cost_ns,
+                 .about = about});
 }
 
 Moment AtLongestStep(const Report& report) {

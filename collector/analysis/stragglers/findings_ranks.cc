@@ -57,6 +57,22 @@ Straggler WhenLate(const Straggler& s) {
   return then;
 }
 
+// Each figure as the mean over all steps since it became late: it need not be late in every one of them.
+// REQUIRES: it became late at a step.
+Straggler SinceThen(const Report& report, const Straggler& s) {
+  Straggler then = s;
+  if (!report.steps.has_value()) return then;
+  const auto steps = [&](uint64_t before) {
+    return static_cast<double>(std::max(report.steps->count, before + 1) - before);
+  };
+  const double since = steps(*s.since_step) / steps(report.steps->warmup_count);
+  then.lost_ns_per_step /= since;
+  then.cause_ns_per_step /= since;
+  const double late = static_cast<double>(s.late_steps) / static_cast<double>(s.compared_steps);
+  if (s.slowdown_when_late > 0) then.slowdown_when_late = 1 + (s.slowdown_when_late - 1) * late / since;
+  return then;
+}
+
 std::string Who(const Report& report, const Straggler& s) {
   if (s.slow_stage) {
     return absl::StrFormat(
@@ -75,9 +91,10 @@ std::string Who(const Report& report, const Straggler& s) {
   if (s.since_step.has_value()) {
     return absl::StrFormat(
         "The %s %s waited for %s since step %d, which lengthens each step since then by %s; averaged "
-        "over all %d steps, by %s (%s).",
-        whom, others == 1 ? "has" : "have", s.Name(), *s.since_step, Duration(LongerWhenLate(s)),
-        s.compared_steps, Duration(s.lost_ns_per_step), Percent(s.throughput_loss));
+        "over all %s, by %s (%s).",
+        whom, others == 1 ? "has" : "have", s.Name(), *s.since_step,
+        Duration(SinceThen(report, s).lost_ns_per_step), ComparedSteps(report, s.compared_steps),
+        Duration(s.lost_ns_per_step), Percent(s.throughput_loss));
   }
   return absl::StrFormat("The %s %s for %s, which lengthens the step by %s (%s).", whom,
                          others == 1 ? "waits" : "wait", s.Name(), Duration(s.lost_ns_per_step),
@@ -200,27 +217,29 @@ std::string CauseText(const Straggler& s, const char* per_step = " per step") {
   }
 }
 
-// Of the steps since it became late: what is known of the whole run alone says so.
-std::string WhySince(const Straggler& s) {
-  const Straggler then = WhenLate(s);
+// Of the steps since it became late: what is known of all steps alone says so.
+std::string WhySince(const Report& report, const Straggler& s) {
+  const Straggler then = SinceThen(report, s);
   if (s.cause == Cause::kSlowKernels && s.slowdown_when_late > 1) {
     std::string text = absl::StrFormat("Since then it computes %s longer per step, %.2fx the other %s' time",
-                                       Duration(then.cause_ns_per_step), s.slowdown_when_late, s.Peers());
+                                       Duration(then.cause_ns_per_step), then.slowdown_when_late, s.Peers());
     if (s.kernel.empty()) return text + ".";
-    return absl::StrFormat(
-        "%s; launch counts match. Over the whole run, %s took %s on average, elsewhere %s.%s", text,
-        KernelName(s.kernel, kNameLength), Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns),
-        ClocksText(s));
+    return absl::StrFormat("%s; launch counts match. Averaged over all %s, %s took %s, elsewhere %s.%s", text,
+                           ComparedSteps(report, s.compared_steps), KernelName(s.kernel, kNameLength),
+                           Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns), ClocksText(s));
   }
   std::string text = CauseText(then);
   if (s.cause == Cause::kUnknown) return text;
   text.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(text.front())));
   const bool of_all = s.cause == Cause::kMoreWork || s.cause == Cause::kSlowKernels;
-  return absl::StrCat(of_all ? "Over the whole run, " : "Since then, ", text);
+  return absl::StrCat(of_all
+                          ? absl::StrCat("Averaged over all ", ComparedSteps(report, s.compared_steps), ", ")
+                          : "Since then, ",
+                      text);
 }
 
-std::string Why(const Straggler& s) {
-  return absl::StrCat(s.since_step.has_value() ? WhySince(s) : CauseText(s), HostText(s));
+std::string Why(const Report& report, const Straggler& s) {
+  return absl::StrCat(s.since_step.has_value() ? WhySince(report, s) : CauseText(s), HostText(s));
 }
 
 std::string Advice(const Straggler& s) {
@@ -278,10 +297,11 @@ void OfCause(const Report& report, std::vector<Finding>& out) {
     if (s.cause != cause || (waited_for && !s.persistent)) continue;
     // Slower kernels are worth knowing although nobody waits; a late rank that nobody waits for is not late.
     if (!waited_for && (cause != Cause::kSlowKernels || s.extra_ns <= 0)) continue;
-    Finding f{.statement = Who(report, s), .evidence = Why(s), .advice = Advice(s)};
+    Finding f{.statement = Who(report, s), .evidence = Why(report, s), .advice = Advice(s)};
     f.about = {.ranks = About(s), .first_step = s.since_step};
     if (waited_for) {
-      f.cost_ns_per_step = s.since_step.has_value() ? LongerWhenLate(s) : s.lost_ns_per_step;
+      f.cost_ns_per_step =
+          s.since_step.has_value() ? SinceThen(report, s).lost_ns_per_step : s.lost_ns_per_step;
       if (s.since_step.has_value())
         absl::StrAppend(&f.advice, " Before step ", *s.since_step,
                         " it kept up with the others: find out what changed then.");
@@ -393,8 +413,8 @@ std::vector<std::string> StepNames(const Straggler& s) {
 }
 
 // "in 4 of 149 steps: every 30 steps, 30, 60, 90 and 120"
-std::string WhenText(const Straggler& s) {
-  const std::string count = absl::StrCat(LateCount(s), " of ", ComparedCount(s), " steps");
+std::string WhenText(const Report& report, const Straggler& s) {
+  const std::string count = absl::StrCat(LateCount(s), " of ", ComparedSteps(report, ComparedCount(s)));
   const bool all_known = s.step_numbers.size() == s.late_steps && s.late_steps > 0;
   const std::string numbers = all_known && s.late_steps <= kNamedSteps
                                   ? absl::StrCat(s.late_steps == 1 ? "step " : "steps ", Listed(StepNames(s)))
@@ -457,7 +477,7 @@ std::vector<const Straggler*> ByTurns(const Report& report) {
   return {};
 }
 
-Finding OfTurns(const std::vector<const Straggler*>& ranks) {
+Finding OfTurns(const Report& report, const std::vector<const Straggler*>& ranks) {
   Finding f;
   double lost_ns = 0;
   double share = 0;
@@ -471,7 +491,7 @@ Finding OfTurns(const std::vector<const Straggler*>& ranks) {
   f.statement = absl::StrFormat(
       "Ranks %s are late by turns, each %s, and the others wait; this lengthens the average step by %s (%s).",
       RankList(f.about.ranks, kMostRanges), PatternText(*first.pattern), Duration(lost_ns), Percent(share));
-  f.evidence = absl::StrCat(Sentence(first.Name()), " ", WhenText(first), ". ", WhyThen(first));
+  f.evidence = absl::StrCat(Sentence(first.Name()), " ", WhenText(report, first), ". ", WhyThen(first));
   f.advice =
       "They probably do the same thing in different steps, such as Python's garbage collection, logging or "
       "renewing a cache. If all ranks do it in the same step, they wait once: gc.disable(), and gc.collect() "
@@ -483,7 +503,7 @@ Finding OfTurns(const std::vector<const Straggler*>& ranks) {
 void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
   // One trouble, and one finding.
   const std::vector<const Straggler*> by_turns = ByTurns(report);
-  if (!by_turns.empty()) out.push_back(OfTurns(by_turns));
+  if (!by_turns.empty()) out.push_back(OfTurns(report, by_turns));
   for (const Straggler& s : report.stragglers) {
     if (s.persistent || s.lost_ns_per_step <= 0) continue;
     if (std::find(by_turns.begin(), by_turns.end(), &s) != by_turns.end()) continue;
@@ -501,14 +521,15 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
       evidence = absl::StrCat("First in step ", s.caused.first_blamed_step, ", last in step ",
                               s.caused.last_blamed_step, ". ");
     const std::string advice = IntermittentAdvice(s);
-    out.push_back({.statement = absl::StrFormat("The other %s wait for %s %s; this lengthens these "
-                                                "steps by %s, and the average step by %s (%s).",
-                                                s.Peers(), s.Name(), WhenText(s), Duration(LongerWhenLate(s)),
-                                                Duration(s.lost_ns_per_step), Percent(s.throughput_loss)),
-                   .evidence = absl::StrCat(evidence, WhyThen(s)),
-                   .advice = advice,
-                   .cost_ns_per_step = s.lost_ns_per_step,
-                   .about = about});
+    out.push_back(
+        {.statement = absl::StrFormat("The other %s wait for %s %s; this lengthens these "
+                                      "steps by %s, and the average step by %s (%s).",
+                                      s.Peers(), s.Name(), WhenText(report, s), Duration(LongerWhenLate(s)),
+                                      Duration(s.lost_ns_per_step), Percent(s.throughput_loss)),
+         .evidence = absl::StrCat(evidence, WhyThen(s)),
+         .advice = advice,
+         .cost_ns_per_step = s.lost_ns_per_step,
+         .about = about});
   }
 }
 

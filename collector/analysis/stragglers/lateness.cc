@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "collector/analysis/distributions.h"
 #include "collector/analysis/thresholds.h"
@@ -108,6 +109,18 @@ void FindStretch(const LateSteps::Rank& rank, const LateSteps::Level& level, Lat
   }
 }
 
+// What follows from the steps in which it was late at its level, of which there are some.
+void Conclude(const LateSteps::Rank& rank, Lateness& l) {
+  const LateSteps::Level& level = rank.levels[l.level];
+  l.late = level.late;
+  l.late_by_ns = static_cast<double>(level.late_by_ns) / static_cast<double>(level.late);
+  l.longer_by_ns = LongerBy(level, l);
+  l.these_steps_longer_ns = std::max(TheseStepsLonger(level, l).value_or(0), 0.0);
+  l.late_steps = level.history.steps();
+  l.pattern = StepPatternOf(l.late_steps);
+  FindStretch(rank, level, l);
+}
+
 }  // namespace
 
 std::vector<Lateness> LatenessOf(const std::vector<LateSteps::Rank>& ranks) {
@@ -128,23 +141,20 @@ std::vector<Lateness> LatenessOf(const std::vector<LateSteps::Rank>& ranks) {
       if (!l.by_chance) l.level = i;
     }
     if (!l.by_chance) l.level = LevelOf(rank, l.level, all);
-    const LateSteps::Level& level = rank.levels[l.level];
-    l.late = level.late;
-    if (l.late == 0) continue;
-    l.late_by_ns = static_cast<double>(level.late_by_ns) / static_cast<double>(level.late);
-    l.longer_by_ns = LongerBy(level, l);
-    l.these_steps_longer_ns = std::max(TheseStepsLonger(level, l).value_or(0), 0.0);
-    l.late_steps = level.history.steps();
-    l.pattern = StepPatternOf(l.late_steps);
-    FindStretch(rank, level, l);
+    if (rank.levels[l.level].late == 0) continue;
+    Conclude(rank, l);
     // At a higher level, the small lateness that it shared with the others before does not count.
+    const LateSteps::Level& lowest = rank.levels[l.level];
     for (size_t i = l.level + 1; i < LateSteps::kLevels && !l.by_chance && !l.since_step.has_value(); ++i) {
       const LateSteps::Level& higher = rank.levels[i];
       if (higher.late == 0 || ByChance(rank, higher, all[i])) break;
-      if (!IsByFarLess(level, higher)) continue;
+      if (!IsByFarLess(lowest, higher)) continue;
       Lateness at_higher;
-      FindStretch(rank, higher, at_higher);
-      if (at_higher.since_step.has_value()) l.since_step = at_higher.since_step;
+      at_higher.steps = l.steps;
+      at_higher.level = i;
+      at_higher.by_chance = false;
+      Conclude(rank, at_higher);
+      if (at_higher.since_step.has_value()) l = std::move(at_higher);
     }
   }
   return out;

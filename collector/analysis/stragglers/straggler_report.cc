@@ -237,6 +237,9 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
   std::vector<Straggler> slow = SlowRanksOf(job, ranks);
   Candidates candidates = CollectCandidates(job, ranks);
   const RankField field(std::move(candidates.evidence));
+  double mean_step_ns = 0;
+  for (const RankEvidence& each : field.ranks)
+    mean_step_ns += each.means.total_ns / static_cast<double>(field.ranks.size());
   std::vector<Straggler> out;
   for (size_t i = 0; i < field.ranks.size(); ++i) {
     const RankEvidence& evidence = field.ranks[i];
@@ -264,11 +267,15 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     s.host_places = HostOf(job, candidates, i, s);
     s.cause_ns_per_step = verdict->cause_ns_per_step;
     s.lost_ns_per_step = verdict->lost_ns_per_step;
-    s.throughput_loss = s.lost_ns_per_step / field.step_ns;
+    s.throughput_loss = s.lost_ns_per_step / mean_step_ns;
     s.work = evidence.work;
-    if (s.slowdown == 0)
-      s.slowdown = s.work.known ? s.work.slowdown : ComputeRatio(field, evidence).value_or(0);
-    if (s.kernel.empty() || s.cause == Straggler::Cause::kMoreWork) {
+    // Of steps, if possible: in the warm-up kernels are slow on all ranks.
+    if (s.work.known) {
+      s.slowdown = s.work.slowdown;
+    } else if (s.slowdown == 0) {
+      s.slowdown = ComputeRatio(field, evidence).value_or(0);
+    }
+    if (s.kernel.empty() || !s.work.kernel.name.empty()) {
       s.kernel = s.work.kernel.name;
       s.kernel_mean_ns = s.work.kernel.mean_ns;
       s.kernel_elsewhere_ns = s.work.kernel.usual_mean_ns;

@@ -153,7 +153,8 @@ std::optional<StragglerVerdict> JudgeByStep(const RankField& field, const RankEv
     if (usual_ns > 0) verdict.slowdown_when_late = 1 + rank.when_late.compute_ns / usual_ns;
   }
 
-  if (in_most) {
+  // Before a rank became late, it exceeded the others by what all do now and then.
+  if (in_most && !verdict.since_step.has_value()) {
     std::tie(verdict.cause, verdict.cause_ns_per_step) = CauseOf(rank, ExcessOf(field, rank));
   } else {
     std::tie(verdict.cause, verdict.cause_ns_per_step) = CauseOf(rank, rank.when_late);

@@ -33,6 +33,7 @@ Report WithPart(model::Summary StepsReport::*part, double ns) {
 TEST(LongStepsFinding, NamesTheStepsAndWhoWasLate) {
   Report r = Steady();
   EXPECT_TRUE(Of("long-steps", r).empty());
+  r.steps->count = r.steps->warmup_count + 21;
   r.long_steps = LongStepsReport{.compared_steps = 21,
                                  .usual_ns = 32e6,
                                  .cost_ns = 56e6 / 21,
@@ -55,6 +56,14 @@ TEST(LongStepsFinding, NamesTheStepsAndWhoWasLate) {
   EXPECT_THAT(Of("long-steps", r)[0].advice, HasSubstr("persistent_workers"));
   r.long_steps->content.input_ns = 10e6;
   EXPECT_THAT(Of("long-steps", r)[0].evidence, StartsWith("The other ranks waited"));
+  r.steps->count = r.steps->warmup_count + 3640;
+  EXPECT_THAT(Of("long-steps", r)[0].statement,
+              StartsWith("2 of 21 steps that all ranks reported (3,640 in all) take"));
+  r.steps->count = r.steps->warmup_count + 21;
+  // The threshold is that of the steps that this finding is about, not of a straggler's.
+  for (auto& step : r.long_steps->steps) step.time_ns = 38e6;
+  EXPECT_TRUE(Of("long-steps", r).empty()) << "0.57 of 32 ms";
+  for (auto& step : r.long_steps->steps) step.time_ns = 60e6;
   r.long_steps->pattern = StepPattern{.every = 7, .length = 1};
   EXPECT_THAT(Of("long-steps", r)[0].statement, StartsWith("2 of 21 steps, every 7 steps, take"));
   r.long_steps->steps[1].last_rank = 2;
@@ -158,7 +167,8 @@ TEST(InputBoundFinding, IsNotSaidOfOneRankOfTwo) {
 TEST(InputBoundFinding, StandsBelowAHangAndSaysThatItIsOfTheStepsBefore) {
   Report r = WithPart(&StepsReport::input_ns, 2e6);
   r.hangs.emplace_back();
-  const std::string window = absl::StrCat("Measured in the ", r.steps->count, " steps before the hang.");
+  const uint64_t measured = r.steps->count - r.steps->warmup_count;
+  const std::string window = absl::StrCat("Measured in the ", measured, " steps before the hang.");
   for (const bool idle : {false, true}) {
     r.hangs[0].idle = idle;
     const std::vector<Finding> findings = FindingsOf(r);
