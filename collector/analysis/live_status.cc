@@ -60,13 +60,18 @@ void Describe(const model::ProcessModel& process, LiveStatus& status, std::set<s
 
 uint64_t Since(uint64_t now_ns, uint64_t then_ns) { return now_ns - std::min(now_ns, then_ns); }
 
+// What is known of the process is of then.
+uint64_t HeardNs(const model::ProcessModel& process) {
+  return std::max(process.totals().last_clock_ns, process.totals().last_ns);
+}
+
 // What its host does: where its main thread is, and how far its collectives are.
 void DescribeHost(const model::ProcessModel& process, uint64_t now_ns, LiveRank& r) {
   const model::HostProgress& p = process.progress();
   r.python = PythonPlace(PythonFrames(process.condition().python()));
   if (p.blocked_in != 0) {
     r.blocked_in = process.String(p.blocked_in);
-    r.blocked_ns = Since(now_ns, p.blocked_since_ns);
+    r.blocked_ns = Since(HeardNs(process), p.blocked_since_ns);
   }
   r.range = absl::StrJoin(p.open_ranges, "/", [&](std::string* out, uint32_t name) {
     absl::StrAppend(out, process.String(name));
@@ -84,7 +89,7 @@ void DescribeGap(const model::Member& member, uint64_t now_ns, LiveRank& r) {
   if (!seen.in_gap || seen.time_ns <= launched_ns || launched_ns == 0) return;
   r.host_in = HostPlaceText(HostPlaceOf(process, seen.place));
   r.host_in_ago_ns = Since(now_ns, seen.time_ns);
-  r.silent_ns = Since(now_ns, launched_ns);
+  r.silent_ns = Since(std::max(HeardNs(process), seen.time_ns), launched_ns);
 }
 
 // What keeps it from running; empty for a process that said goodbye.
@@ -122,24 +127,33 @@ LiveRank LiveWatch::LookAt(const model::JobModel& job, const model::Member& memb
     AddTo(*r.step, sum, 1 / static_cast<double>(used));
   }
   before.steps = r.steps;
+  const auto& blame = job.comparison().blame();
+  if (index >= blame.size()) return r;
   // By time and not by steps: the end of a step is known later than its collectives.
-  const uint64_t heard_ns = process.totals().last_clock_ns;
-  const uint64_t since_ns = before.heard_ns != 0 ? before.heard_ns : process.totals().first_ns;
-  if (heard_ns > since_ns) {
-    const auto& blame = job.comparison().blame();
-    const auto time_ns = static_cast<double>(heard_ns - since_ns);
-    const uint64_t caused_ns = index < blame.size() ? blame[index].caused_mean_ns : 0;
-    const uint64_t waited_ns = index < blame.size() ? blame[index].waited_ns : 0;
-    before.late_share = static_cast<double>(caused_ns - std::min(before.caused_ns, caused_ns)) / time_ns;
-    before.waited_share = static_cast<double>(waited_ns - std::min(before.waited_ns, waited_ns)) / time_ns;
-    before.heard_ns = heard_ns;
-    before.caused_ns = caused_ns;
-    before.waited_ns = waited_ns;
-  }
+  const auto [late, waited] = WaitingOf({.compared_ns = blame[index].compared_ns,
+                                         .caused_ns = blame[index].caused_mean_ns,
+                                         .waited_ns = blame[index].waited_ns},
+                                        process.totals().first_ns, before.marks);
   const double step_ns = r.step.has_value() ? r.step->total_ns : 0;
-  r.late_ns = std::min(before.late_share, 1.0) * step_ns;
-  r.waited_ns = std::min(before.waited_share, 1.0) * step_ns;
+  r.late_ns = late * step_ns;
+  r.waited_ns = waited * step_ns;
   return r;
+}
+
+std::pair<double, double> LiveWatch::WaitingOf(const Mark& now, uint64_t first_ns, std::deque<Mark>& marks) {
+  constexpr uint64_t kApartNs = 250'000'000;    // marks, however often somebody looks
+  constexpr uint64_t kStartNs = 1'000'000'000;  // the start, with what came before the first step, counts for
+  if (marks.empty()) marks.push_back({.compared_ns = std::min(first_ns, now.compared_ns)});
+  if (now.compared_ns >= marks.back().compared_ns + kApartNs) marks.push_back(now);
+  const auto enough_ns = [&] { return marks.front().compared_ns == first_ns ? kStartNs : kWindowNs; };
+  while (marks.size() > 2 && now.compared_ns >= marks[1].compared_ns + enough_ns()) marks.pop_front();
+  const Mark& then = marks.front();
+  if (now.compared_ns <= then.compared_ns) return {0, 0};
+  const auto time_ns = static_cast<double>(now.compared_ns - then.compared_ns);
+  const auto share = [time_ns](uint64_t all_ns, uint64_t before_ns) {
+    return std::min(static_cast<double>(all_ns - std::min(before_ns, all_ns)) / time_ns, 1.0);
+  };
+  return {share(now.caused_ns, then.caused_ns), share(now.waited_ns, then.waited_ns)};
 }
 
 LiveStatus LiveWatch::Look(const model::JobModel& job, uint64_t now_ns) {

@@ -19,6 +19,10 @@ TRAINING = [LAUNCH_RANKS, "2", DDP_TRAIN, "--steps", "100000", "--layers", "4", 
 NODE = {"GPUSIM_KERNELS": "Linear=4ms", "GPUSIM_SLOW": f"rank={SLOW},factor=2", "GPUSIM_LINK": "alpha=10us,beta=10GB/s",
         # CUPTI hands records over by the buffer: small ones, so that those of a slow program come soon.
         "GPUPROBE_BUFFER_KIB": "64"}
+# A constant job: each step of four ranks is as long as that of the one whose kernels take 1.3 times as long.
+CONSTANT_SLOW = 3
+CONSTANT = [LAUNCH_RANKS, "4", *TRAINING[2:]]
+CONSTANT_NODE = {"GPUSIM_KERNELS": "Linear=1ms", "GPUSIM_SLOW": f"rank={CONSTANT_SLOW},factor=1.3", "GPUSIM_LINK": "alpha=10us,beta=10GB/s"}
 LINE = (r"gpuprobe: step (\d[\d,]*)  ([\d.]+) ms  compute (\d+)%  exposed comm (\d+)%  copy (\d+)%  idle (\d+)%  wait (\d+)%"
         rf"   rank {SLOW} late by ([\d.]+) ms   memory [\d.]+ \w+   lost 0")
 ROW = r"^ *\S+/(\d) +(\d+) +([\d.]+) ms"
@@ -26,12 +30,12 @@ ROW = r"^ *\S+/(\d) +(\d+) +([\d.]+) ms"
 
 class Live(harness.EndToEndTest):
 
-    def begin(self, *options, stderr=None):
+    def begin(self, *options, stderr=None, training=TRAINING, node=NODE, devices=2):
         """`gpuprobe run` in a session of its own, with its standard error on `stderr`."""
         self.out = self.path("run-directory")
         self.stdout = open(self.path("stdout"), "w+b")
         self.addCleanup(self.stdout.close)
-        program = subprocess.Popen([GPUPROBE, "run", "--out", self.out, *options, "--", *TRAINING], env=self.env(NODE, devices=2), cwd=self.cwd,
+        program = subprocess.Popen([GPUPROBE, "run", "--out", self.out, *options, "--", *training], env=self.env(node, devices=devices), cwd=self.cwd,
                                    stdin=subprocess.DEVNULL, stdout=self.stdout, stderr=stderr, start_new_session=True)
         self.addCleanup(self.end, program)
         return program
@@ -106,6 +110,40 @@ class Live(harness.EndToEndTest):
         nothing = self.top()
         self.assertEqual((nothing.returncode, nothing.stderr.count(b"\n")), (1, 1))
 
+    def test_a_constant_job_does_not_jump(self):
+        """Ranks send their batches at different moments; what is known of one rank only is neither lateness nor waiting of another, and the age of news is no wait."""
+        with open(self.path("stderr"), "w+b") as stderr:
+            program = self.begin("--status", "0", stderr=stderr, training=CONSTANT, node=CONSTANT_NODE, devices=4)
+
+        def status():
+            return json.loads(self.top(self.out, "--json").stdout or "null")
+
+        wait_until(lambda: ((now := status()) or {}).get("steps", 0) > 200, "steps after the warm-up")
+        seen = []
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            seen.append(status())
+            time.sleep(0.3)
+        self.stop(program)
+        report = harness.read_report(self.out)
+        step_ns = report["steps"]["time_ns"]["p50"]
+        late_ns = report["ranks"][CONSTANT_SLOW]["wait"]["caused_per_step_ns"]
+        self.assertGreater(len(seen), 8)
+        with self.undisturbed(report):
+            # Eleven kernels of 1 ms take 3.3 ms longer; each of the calls that overlap them waits for as long as it is late.
+            self.assertGreater(late_ns, 3.3e6)
+            self.assertAlmostEqual(report["ranks"][0]["steps"]["compute_ns"]["p50"], 11e6, delta=1.5e6)
+            for now in seen:
+                self.assertEqual([rank["rank"] for rank in now["ranks"]], [0, 1, 2, 3])
+                for rank in now["ranks"]:
+                    slow = rank["rank"] == CONSTANT_SLOW
+                    self.assertAlmostEqual(rank["late_ns"], late_ns if slow else 0, delta=0.25 * late_ns, msg=rank)
+                    self.assertAlmostEqual(rank["waited_ns"], 0 if slow else late_ns, delta=0.25 * late_ns, msg=rank)
+                    self.assertLess(rank["waited_ns"], step_ns)
+                    # Its host may be some steps ahead of its GPU; news are half a second old, which is more.
+                    self.assertLess(rank["blocked_ns"], 12 * step_ns, rank)
+                    self.assertLess(rank["silent_ns"], 12 * step_ns, rank)
+
     def test_what_the_host_of_a_silent_rank_is_in(self):
         """A program that launches, and then reads a pipe into which nobody writes for long."""
         pipe, out = self.path("pipe"), self.path("silent")
@@ -117,7 +155,7 @@ class Live(harness.EndToEndTest):
         screen = wait_until(lambda: re.search(said, words := " ".join(self.top(out).stdout.decode().split())) and words, "the silent rank")
         rank, = json.loads(self.top(out, "--json").stdout)["ranks"]
         self.assertRegex(rank["host_in"], rf"^read of {re.escape(pipe)}, called from read ")
-        self.assertLess(rank["host_in_ago_ns"], rank["silent_ns"], screen)
+        self.assertLess(rank["host_in_ago_ns"], rank["silent_ns"] + 5_000_000_000, screen)  # which ends when it was last heard
         self.assertGreater(rank["silent_ns"], 1_000_000_000)
         os.write(writer, b"x")
         self.assertEqual(program.wait().returncode, 0)
