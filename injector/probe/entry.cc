@@ -10,6 +10,12 @@ __attribute__((visibility("default"))) int InitializeInjection() noexcept {
   gpuprobe::injector::StartProbe();
   return 1;
 }
+
+// Called by `gpuprobe attach`, once, on a thread that it has made for this and that has all signals blocked.
+// Returns a number of proto/attach.h.
+__attribute__((visibility("default"))) int gpuprobe_attach(const char* settings) noexcept {
+  return static_cast<int>(gpuprobe::injector::AttachProbe(settings));
+}
 }
 
 namespace {

@@ -61,6 +61,15 @@ constexpr size_t kSmallBufferBytes = size_t{256} << 10;  // where not even two o
 alignas(Probe) char probe_storage[sizeof(Probe)];
 Probe* probe = nullptr;
 
+// What AttachProbe was called with, and what became of it.
+struct Attachment {
+  bool attached = false;
+  char text[4096] = {};
+  const char* overrides[wire::kMostAttachSettings + 1] = {};  // in `text`, ended by null
+  wire::AttachResult result = wire::AttachResult::kRecording;
+};
+constinit Attachment attachment{};
+
 // Where this library is; null when that is not known. The first call comes from the constructor.
 const char* LibraryPath() noexcept {
   static constinit char path[PATH_MAX] = {};
@@ -86,6 +95,28 @@ bool Disabled() noexcept {
 
 // Before anything else is done, and silent: a line takes a thread.
 bool MustStayOut() noexcept { return Disabled() || (!AllowedInSandbox() && IsInSandbox()); }
+
+// Keeps a reason for AttachProbe's caller.
+void Refuse(wire::AttachResult why) noexcept { attachment.result = why; }
+
+// Who attached reads our answer. The program that ran already gets no line on its standard error.
+void SayUnlessAttached(std::string_view line) noexcept {
+  if (!attachment.attached) SayLine(line);
+}
+
+// Copies the texts, because the caller's memory does not outlive its call. False: they do not fit.
+bool TakeSettings(const char* settings) noexcept {
+  size_t used = 0;
+  size_t count = 0;
+  for (; *settings != '\0'; settings += std::strlen(settings) + 1) {
+    const size_t bytes = std::strlen(settings) + 1;
+    if (count == wire::kMostAttachSettings || bytes > sizeof(attachment.text) - used) return false;
+    std::memcpy(attachment.text + used, settings, bytes);
+    attachment.overrides[count++] = attachment.text + used;
+    used += bytes;
+  }
+  return true;
+}
 
 bool Preloaded() noexcept {
   const char* value = getenv("LD_PRELOAD");
@@ -127,7 +158,7 @@ void ReportSettings(const Settings& settings, const Identity& identity) noexcept
       line.Add(" (and ")
           .AddNumber(static_cast<uint64_t>(settings.unknown() - 1))
           .Add(" more; see gpuprobe help environment)");
-    SayLine(line.view());
+    SayUnlessAttached(line.view());
   }
   if (settings.rejected() > 0 && identity.local_rank <= 0) {
     TextBuffer<1024> line;
@@ -135,7 +166,7 @@ void ReportSettings(const Settings& settings, const Identity& identity) noexcept
       if (i > 0) line.Add("; ");
       AddRejected(settings.rejected(i), &line);
     }
-    SayLine(line.view());
+    SayUnlessAttached(line.view());
   }
 }
 
@@ -145,8 +176,10 @@ bool FindCollector(Probe& p) noexcept {
                               geteuid());
   if (p.places.configured && p.places.count == 0) {
     CountSelf(SelfCounter::kConnectFailures);
+    Refuse(wire::AttachResult::kNoCollector);
     if (p.identity.local_rank <= 0)
-      SayLine("GPUPROBE_SOCKET is too long (limit 107 characters); nothing is recorded. Use a shorter path.");
+      SayUnlessAttached(
+          "GPUPROBE_SOCKET is too long (limit 107 characters); nothing is recorded. Use a shorter path.");
     return false;
   }
   p.autostart.FindDirectory(p.settings.Text(SettingIndex("GPUPROBE_OUT")), p.identity.executable);
@@ -160,6 +193,7 @@ bool FindCollector(Probe& p) noexcept {
   }
   if (p.connection.busy()) return true;  // our thread tries again
   CountSelf(SelfCounter::kConnectFailures);
+  Refuse(wire::AttachResult::kNoCollector);
   TextBuffer<640> line;
   line.Add("no collector at ").Add(p.places.count > 0 ? p.places.paths[0].view() : "the given socket");
   if (!may_start) {
@@ -168,7 +202,7 @@ bool FindCollector(Probe& p) noexcept {
     line.Add(", and none could be started (").Add(p.autostart.problem()).Add(")");
   }
   line.Add("; nothing is recorded. Start gpuprobe collect, or use gpuprobe run -- CMD.");
-  if (verbose || (may_start && !silent)) SayLine(line.view());
+  if (verbose || (may_start && !silent)) SayUnlessAttached(line.view());
   return false;
 }
 
@@ -193,7 +227,7 @@ void SayWhatIsCaptured(const Probe& p, CuptiSession::StartResult result) noexcep
       line.Add("GPU activity is not captured: not enough memory for its buffers");
       break;
   }
-  SayLine(line.view());
+  SayUnlessAttached(line.view());
 }
 
 CuptiSession::StartResult StartSession(Probe& p) noexcept {
@@ -244,15 +278,17 @@ bool MapAll(Probe& p) noexcept {
 
 // Everything up to the point from which nothing can fail any more but the thread.
 bool Assemble(Probe& p) noexcept {
-  p.settings.Read(environ);
+  p.settings.Read(environ, attachment.attached ? attachment.overrides : nullptr);
   FindIdentity(&p.identity);
   recording = ChooseRecording(&p.settings, p.identity, NowNs());
   step_gate.Init(ChooseSteps(&p.settings));
   ReportSettings(p.settings, p.identity);
+  if (!recording.this_rank) Refuse(wire::AttachResult::kNotThisRank);
   if (!recording.this_rank || !FindCollector(p)) return false;
   if (MapAll(p) && WatchForks()) return true;
   CountSelf(SelfCounter::kOwnAllocationFailures);
-  SayLine(
+  Refuse(wire::AttachResult::kNoMemory);
+  SayUnlessAttached(
       "the memory limit of this process (ulimit -v or -d) leaves too little for the program and the probe; "
       "nothing is recorded. Raise the limit.");
   return false;
@@ -261,6 +297,37 @@ bool Assemble(Probe& p) noexcept {
 void SetNvtxInjection() noexcept {
   const char* path = LibraryPath();
   if (path != nullptr) AnswerVariable("NVTX_INJECTION64_PATH", path);
+}
+
+wire::LoadedBy HowLoaded() noexcept {
+  if (attachment.attached) return wire::LoadedBy::kLoadedByAttach;
+  return Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection;
+}
+
+// Whoever attaches wants GPU times, and is told why there are none. At the start of a program the rest is
+// recorded without them.
+wire::AttachResult WhyNoTimes(CuptiSession::StartResult result) noexcept {
+  switch (result) {
+    case CuptiSession::StartResult::kCapturing:
+      return wire::AttachResult::kRecording;
+    case CuptiSession::StartResult::kNoCupti:
+      return wire::AttachResult::kNoCupti;
+    case CuptiSession::StartResult::kOtherProfiler:
+      return wire::AttachResult::kOtherProfiler;
+    case CuptiSession::StartResult::kRefused:
+      return wire::AttachResult::kCuptiRefused;
+    case CuptiSession::StartResult::kNoMemory:
+      return wire::AttachResult::kNoMemory;
+  }
+  return wire::AttachResult::kCuptiRefused;
+}
+
+// Leaves everything as it was, but for what has been patched: that leads to functions which pass calls on.
+void GiveUpAttaching(Probe& p, wire::AttachResult why) noexcept {
+  Refuse(why);
+  CloseLifecycle();
+  p.session.Stop();
+  p.connection.Close();
 }
 
 // Once: the state is Starting.
@@ -278,6 +345,7 @@ void StartOnce() noexcept {
   // where CUPTI is before we lead them anywhere.
   CuptiApi cupti;
   const bool has_cupti = BindCupti(&cupti);
+  if (!has_cupti && attachment.attached) return GiveUpAttaching(*made, wire::AttachResult::kNoCupti);
   if (has_cupti) made->session.Bind(cupti);
   StartParts();
   if (recording.Wants(kRecordDeviceWork)) AddLaunchHooks();
@@ -286,6 +354,8 @@ void StartOnce() noexcept {
   if (recording.Wants(kRecordDriver)) AddDriverCallHooks();
   const CuptiSession::StartResult result =
       has_cupti ? StartSession(*made) : CuptiSession::StartResult::kNoCupti;
+  if (attachment.attached && result != CuptiSession::StartResult::kCapturing)
+    return GiveUpAttaching(*made, WhyNoTimes(result));
   const bool verbose = made->settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
   if (verbose || result == CuptiSession::StartResult::kNoMemory) SayWhatIsCaptured(*made, result);
 
@@ -299,7 +369,7 @@ void StartOnce() noexcept {
   options.samples_host = made->settings.Flag(SettingIndex("GPUPROBE_HOST_SAMPLES"));
   const HelloFacts facts{
       .has_gpu_times = result == CuptiSession::StartResult::kCapturing && recording.Wants(kRecordDeviceWork),
-      .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection,
+      .loaded_by = HowLoaded(),
       .recording_ranks = recording.ranks,
       .steps = step_gate.rule(),
       .step_marker = made->settings.Text(SettingIndex("GPUPROBE_STEP_MARKER")),
@@ -309,10 +379,7 @@ void StartOnce() noexcept {
   Transition(LifecycleState::kStarting, LifecycleState::kLive);
   if (!made->thread.Start(options, facts)) {
     CountSelf(SelfCounter::kOwnAllocationFailures);
-    CloseLifecycle();
-    made->session.Stop();
-    made->connection.Close();
-    return;
+    return GiveUpAttaching(*made, wire::AttachResult::kNoThread);
   }
   if (!AllowedInSandbox()) end_before_filter.store(EndBeforeFilter, std::memory_order_release);
   atexit(OnExit);
@@ -333,6 +400,20 @@ void AnnounceLibrary(char* const* kernel_environment) noexcept {
 void StartProbe() noexcept {
   if (MustStayOut() || !Transition(LifecycleState::kOff, LifecycleState::kStarting)) return;
   RunWithRoom(StartOnce);
+}
+
+wire::AttachResult AttachProbe(const char* settings) noexcept {
+  if (Disabled()) return wire::AttachResult::kDisabled;
+  if (!AllowedInSandbox() && IsInSandbox()) return wire::AttachResult::kSandbox;
+  if (!Transition(LifecycleState::kOff, LifecycleState::kStarting)) return wire::AttachResult::kStartedBefore;
+  attachment = Attachment{};
+  attachment.attached = true;
+  if (!TakeSettings(settings)) {
+    Transition(LifecycleState::kStarting, LifecycleState::kOff);
+    return wire::AttachResult::kNoMemory;
+  }
+  StartOnce();  // the thread that was made for this has the usual stack
+  return attachment.result;
 }
 
 }  // namespace gpuprobe::injector

@@ -5,6 +5,8 @@
 // the probe stays Off and says so at most once.
 #pragma once
 
+#include "proto/attach.h"
+
 namespace gpuprobe::injector {
 
 // In a process that starts with the library: points CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH at it,
@@ -13,5 +15,9 @@ void AnnounceLibrary(char* const* kernel_environment) noexcept;
 
 // Starts everything, once; later calls return at once.
 void StartProbe() noexcept;
+
+// The same in a process that has used CUDA for a while, on a thread that is not the program's. `settings`, as
+// wire::kAttachEntry describes, override the process's environment. Prints nothing, and starts no collector.
+wire::AttachResult AttachProbe(const char* settings) noexcept;
 
 }  // namespace gpuprobe::injector

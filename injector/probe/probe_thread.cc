@@ -38,6 +38,8 @@ constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending whe
 // After the collector has died: between two looks for another one.
 constexpr int64_t kFirstBackoffMs = 100;
 constexpr int64_t kLongestBackoffMs = 2000;
+constexpr int64_t kDetachSettleMs = 500;
+constexpr int64_t kDetachSliceMs = 50;
 constexpr int kMaxStarts = 3;  // of collectors by this process, in the place of one that died
 // Longest waits at exit, for a collector that is gone and for one that stays silent.
 constexpr int64_t kExitReconnectMs = 200;
@@ -252,6 +254,7 @@ void ProbeThread::Loop() noexcept {
     RefreshVersions();
     RefreshNcclIdentity(false);
     Collect(false);
+    if (sender_.broken() && IsAttached()) return GiveUp();  // nobody follows a collector that attached
     if (sender_.broken()) TryAgain();
     PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
@@ -261,12 +264,17 @@ void ProbeThread::Loop() noexcept {
       GiveUp();
       return;
     }
-    if (!flush_now) RestUntil(next, seen);
+    if (sender_.asked_to_detach()) {
+      PrepareToDetach();
+    } else if (!flush_now) {
+      RestUntil(next, seen);
+    }
   }
   ExitTimeLeftMs();  // begins to count
   FinishParts();
   HoldBudget();
   FinalFlush();
+  if (detaches_) session_->Stop();
   RefreshVersions();
   RefreshNcclIdentity(true);
   Collect(true);
@@ -277,6 +285,24 @@ void ProbeThread::Loop() noexcept {
   if (sender_.refusal()[0] != '\0') SayEnd();
   autostart_->ReleaseLock();
   connection_->Close();
+}
+
+// What is launched from now on is not recorded. What was launched before gets the time of a flush to finish:
+// switching kinds off loses what runs at that moment.
+void ProbeThread::PrepareToDetach() noexcept {
+  recorded_until_ns.store(NowNs(), std::memory_order_relaxed);
+  const int64_t until = MonotonicMs() + kDetachSettleMs;
+  while (!finishing() && MonotonicMs() < until) {
+    const uint32_t seen = wake_word.load(std::memory_order_acquire);
+    session_->Flush(false);
+    Collect(false);
+    const int64_t next = MonotonicMs() + kDetachSliceMs;
+    SleepUntil(next < until ? next : until, seen);
+  }
+  if (finishing()) return;  // the process exits
+  detaches_ = true;
+  // From here on an exit of the process does not wait for us.
+  finish_requested_.store(true, std::memory_order_release);
 }
 
 // The process goes on without us: no Bye, so that the report says that the rest is missing.
@@ -292,11 +318,12 @@ void ProbeThread::LeaveSandbox() noexcept {
 
 // The collector must have everything before the process is gone: its end may be the collector's, too.
 void ProbeThread::SayGoodbye() noexcept {
-  const ByeFacts facts{
-      .reason = flush_complete_ ? wire::ByeReason::kByeReasonExit : wire::ByeReason::kByeReasonExitIncomplete,
-      .batches = stream_->builder.sequence(),
-      .records = stream_->builder.records_sealed(),
-      .ends_collector = getpid() == 1};
+  const ByeFacts facts{.reason = detaches_         ? wire::ByeReason::kByeReasonDetached
+                                 : flush_complete_ ? wire::ByeReason::kByeReasonExit
+                                                   : wire::ByeReason::kByeReasonExitIncomplete,
+                       .batches = stream_->builder.sequence(),
+                       .records = stream_->builder.records_sealed(),
+                       .ends_collector = getpid() == 1};
   int64_t give_up_ms = MonotonicMs() + kExitReconnectMs;
   while (!sender_.ended()) {
     const auto left = static_cast<int>(ExitTimeLeftMs());
@@ -407,7 +434,8 @@ void ProbeThread::FinalFlush() noexcept {
     thread->session_->Tick();  // a short program may end before the first one
     thread->session_->Flush(false);
     thread->session_->Tick();  // may ask for devices
-    if (thread->session_->pool().outstanding() != 0) thread->session_->Flush(true);
+    const bool forced = !thread->detaches_ && thread->session_->pool().outstanding() != 0;
+    if (forced) thread->session_->Flush(true);
     SetAndWake(thread->final_flush_word_);
     return nullptr;
   };

@@ -69,6 +69,8 @@ class ProbeThread {
   void Loop() noexcept;
   void SayGoodbye() noexcept;
   void LeaveSandbox() noexcept;
+  void PrepareToDetach() noexcept;
+  bool IsAttached() const noexcept { return facts_.loaded_by == wire::LoadedBy::kLoadedByAttach; }
   bool TryAgain() noexcept;
   void StartAnother() noexcept;
   void RestUntil(int64_t deadline_ms, uint32_t seen) noexcept;
@@ -111,6 +113,7 @@ class ProbeThread {
   bool awaits_place_ = false;    // this process started the collector
   bool said_place_ = false;
   bool flush_complete_ = true;
+  bool detaches_ = false;    // recording ends, and the process goes on
   bool greeted_ = false;     // Hello went out, or waits, on a connection that was open at the start
   int64_t next_try_ms_ = 0;  // to reach a collector after the one that died
   int64_t backoff_ms_ = 0;   // 0: the connection has not been missed yet

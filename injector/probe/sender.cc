@@ -241,6 +241,7 @@ bool Sender::TakeControl(const uint8_t* data, size_t size) noexcept {
       if (number == Number(wire::ControlTag::kFlushUnfinished) && value != 0) flush = unfinished_ = true;
       if (number == Number(wire::ControlTag::kAcknowledged)) queue_->Release(value);
       if (number == Number(wire::ControlTag::kComplete)) complete_ = complete_ || value != 0;
+      if (number == Number(wire::ControlTag::kDetach)) asked_to_detach_ = asked_to_detach_ || value != 0;
       if (number == Number(wire::ControlTag::kEnded)) said_ended_ = said_ended_ || value != 0;
       if (number == Number(wire::ControlTag::kWelcome))
         TakeWelcome(bytes.at, static_cast<size_t>(bytes.end - bytes.at));

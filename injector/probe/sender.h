@@ -68,6 +68,8 @@ class Sender {
     return recording_to_.empty() ? nullptr : recording_to_.c_str();
   }
 
+  // The collector asks us to end recording, while the process goes on.
+  bool asked_to_detach() const noexcept { return asked_to_detach_; }
   bool ended() const noexcept { return ended_; }
   // The collector is gone without an announcement: connect again and call Greet.
   bool broken() const noexcept { return broken_; }
@@ -100,6 +102,7 @@ class Sender {
   bool keeps_nothing_ = false;  // the collector does not acknowledge
   bool complete_ = false;
   bool said_ended_ = false;
+  bool asked_to_detach_ = false;
   bool lacks_definitions_ = false;  // the collector does not know us, and they cannot be restated
   int64_t greeted_ms_ = 0;
   int64_t heard_ms_ = 0;

@@ -119,6 +119,18 @@ TEST_F(SenderTest, HelloGoesFirstThenTheQueueThenBye) {
   EXPECT_EQ(frames[3].bye().records(), 20u);
 }
 
+TEST_F(SenderTest, TheCollectorMayEndTheRecording) {
+  ASSERT_TRUE(sender_.Greet(identity_, {}));
+  ASSERT_TRUE(sender_.Pump(100));
+  EXPECT_FALSE(sender_.asked_to_detach());
+  v1::Control control;
+  control.set_detach(true);
+  Say(control);
+  sender_.ListenForFlush();
+  EXPECT_TRUE(sender_.asked_to_detach());
+  EXPECT_FALSE(sender_.ended()) << "what waits is still delivered";
+}
+
 TEST_F(SenderTest, ASlowCollectorGetsEveryByteInTheEnd) {
   ASSERT_TRUE(sender_.Greet(identity_, {}));
   for (uint64_t i = 1; i <= 5; ++i) PutBatch(i, 1 << 20);
