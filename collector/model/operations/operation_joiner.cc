@@ -14,6 +14,7 @@ void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
   slot.range = launch.range != 0 ? launch.range : launch.fallback_range;
   window_.AddLaunch(launch.correlation, launch.time_ns, launch.thread, batch_);
   told_ = true;
+  lowest_launch_ = std::min(lowest_launch_, launch.correlation);
   told_until_ns_ = std::max(told_until_ns_, launch.time_ns);
 }
 
@@ -108,7 +109,27 @@ void OperationJoiner::AbandonAll() {
   waiting_count_ = 0;
 }
 
+// Those of one batch only when the next has come: launches of several threads are reported in no strict
+// order.
+void OperationJoiner::LeaveEarlier() {
+  for (Waiting& waiting : waiting_) {
+    if (waiting.batch == batch_) break;
+    waiting.lowest = UINT64_MAX;
+    waiting.operations.EraseIf([&](Operation& operation) {
+      if (operation.correlation >= lowest_launch_) {
+        waiting.lowest = std::min(waiting.lowest, operation.correlation);
+        return false;
+      }
+      --waiting_count_;
+      GoWithout(window_.Add(operation));
+      return true;
+    });
+  }
+  std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.operations.empty(); });
+}
+
 void OperationJoiner::RetryWaiting() {
+  if (began_late_) LeaveEarlier();
   // Without anything new, nothing has changed for those that wait.
   if (std::exchange(told_, false)) {
     waiting_count_ = 0;

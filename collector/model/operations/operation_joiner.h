@@ -61,6 +61,8 @@ class OperationJoiner {
       LaunchKnown launch_known = [](Operation&, uint64_t, uint32_t) {})
       : collectives_(collectives), ranges_(ranges), launch_known_(std::move(launch_known)) {}
 
+  // Recording began while the process ran: records of earlier launches come, too, and are not waited for.
+  void BeginsLate() { began_late_ = true; }
   // The records that follow belong to this batch; batches are numbered from 1.
   void BeginBatch(uint32_t batch) { batch_ = batch; }
   void AddLaunch(const LaunchRecord& launch);
@@ -137,6 +139,8 @@ class OperationJoiner {
   void Match(CorrelationRing::Slot& slot);
   void AbandonAll();
   void RetryWaiting();
+  // Lets go of records whose launches were made before recording began.
+  void LeaveEarlier();
   // `last_word`: nothing more will be reported about its launch.
   void Explain(const Unexplained& work);
   void LeaveUnexplained(const Unexplained& work);
@@ -163,6 +167,8 @@ class OperationJoiner {
   size_t waiting_count_ = 0;
   bool told_ = false;           // launches or plans came since the waiting records were last looked at
   uint64_t told_until_ns_ = 0;  // the latest launch that was reported
+  bool began_late_ = false;
+  uint64_t lowest_launch_ = UINT64_MAX;  // correlation; CUPTI counts them upwards
   OperationWindow window_;
   GraphNodePlans node_plans_;
   std::vector<Unexplained> unexplained_;
@@ -171,7 +177,8 @@ class OperationJoiner {
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, Rebuilt(collectives_, ranges_, launch_known_, waiting_count_), totals_, batch_,
-                    ring_, waiting_, window_, node_plans_, unexplained_, told_until_ns_, told_);
+                    ring_, waiting_, window_, node_plans_, unexplained_, told_until_ns_, told_, began_late_,
+                    lowest_launch_);
     waiting_count_ = 0;
     for (const Waiting& waiting : waiting_) waiting_count_ += waiting.operations.size();
   }

@@ -21,6 +21,7 @@ ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
            .finished = [this](uint32_t comm, uint64_t seq, uint64_t end_ns) { Finished(comm, seq, end_ns); },
            .settled = events_.collectives.settled}) {
   if (hello_.has_recording_steps()) steps_.RecordsSome();
+  if (hello_.loaded_by() == v1::LOADED_BY_ATTACH) joiner_.BeginsLate();
 }
 
 void ProcessModel::Finished(uint32_t comm, uint64_t seq, uint64_t end_ns) {

@@ -103,6 +103,23 @@ TEST_F(OperationJoinerTest, ARecordWhoseLaunchDoesNotComeGoesWithoutIt) {
   EXPECT_FALSE(launched_.front());
 }
 
+TEST_F(OperationJoinerTest, WhereRecordingBeganLateEarlierLaunchesAreNotAwaited) {
+  joiner_.BeginsLate();
+  Kernel(5);
+  Kernel(11);
+  Launch(10);
+  EXPECT_THAT(EndBatch(), IsEmpty());
+  EXPECT_EQ(joiner_.totals().unattributed, 0u) << "launches of several threads come in no strict order";
+  EXPECT_THAT(EndBatch(), ElementsAre(5));
+  EXPECT_EQ(joiner_.totals().unattributed, 1u);
+  Kernel(10);
+  Launch(11, 120);
+  EndBatch();
+  Finish();
+  EXPECT_EQ(joiner_.totals().joined, 2u);
+  EXPECT_EQ(joiner_.totals().unattributed, 1u);
+}
+
 TEST_F(OperationJoinerTest, WithoutAnyLaunchesRecordsStillLeaveInTheirOrder) {
   for (const uint64_t c : {3, 1, 2}) Kernel(c);
   for (uint32_t i = 0; i < OperationJoiner::kPatience; ++i) EXPECT_THAT(EndBatch(), IsEmpty());
