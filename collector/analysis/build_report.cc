@@ -326,6 +326,20 @@ uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
   return without - std::min(without, explained);
 }
 
+// Recording began while it ran. What refers to earlier allocations and communicators is then no loss.
+Attached AttachedOf(const model::ProcessModel& process) {
+  Attached attached{
+      .who = Who(process.identity()), .ran_ns = 0, .earlier_allocations = 0, .earlier_communicators = 0};
+  const uint64_t started_ns = process.identity().process_start_ns();
+  const uint64_t begun_ns = process.hello().clock().realtime_ns();
+  if (started_ns != 0 && begun_ns > started_ns) attached.ran_ns = begun_ns - started_ns;
+  for (const auto& [reason, records] : process.totals().losses) {
+    if (reason == v1::LOSS_ALLOCATION_UNKNOWN) attached.earlier_allocations = records;
+    if (reason == v1::LOSS_COMMUNICATOR_UNKNOWN) attached.earlier_communicators = records;
+  }
+  return attached;
+}
+
 void FillTrust(const model::JobModel& job, const Bystanders& bystanders, const ReportInput& input, Trust& t) {
   std::set<bool> have_gpu_times;
   std::vector<uint64_t> durations_ns;
@@ -339,11 +353,18 @@ void FillTrust(const model::JobModel& job, const Bystanders& bystanders, const R
       t.lost[LossName(reason)] += records;
       t.lost_total += records;
     };
-    for (const auto& [reason, records] : totals.losses) lost(reason, records);
+    const bool was_attached = process->hello().loaded_by() == v1::LOADED_BY_ATTACH;
+    if (was_attached) t.attached.push_back(AttachedOf(*process));
+    for (const auto& [reason, records] : totals.losses) {
+      const bool is_earlier =
+          reason == v1::LOSS_ALLOCATION_UNKNOWN || reason == v1::LOSS_COMMUNICATOR_UNKNOWN;
+      if (!was_attached || !is_earlier) lost(reason, records);
+    }
     lost(v1::LOSS_BATCH_MISSING, totals.records_missing);
     lost(v1::LOSS_NO_DEVICE_RECORD, LaunchesWithoutRecord(*process));
     t.recorded_elsewhere += totals.records_elsewhere;
-    t.outside_window += totals.self.records_outside_window();
+    // What it did in the half second of the detachment is not of the recording.
+    if (!was_attached) t.outside_window += totals.self.records_outside_window();
     for (const v1::UnknownKind& unknown : totals.self.unknown_kinds())
       t.unknown_kinds[ActivityKindName(unknown.kind())] += unknown.records();
     for (const v1::UnknownFunction& function : totals.self.unknown_functions()) {

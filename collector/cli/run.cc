@@ -33,6 +33,7 @@
 #include "collector/cli/run_command.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
+#include "collector/cli/socket_directory.h"
 #include "collector/ingest/server.h"
 #include "collector/log/log.h"
 #include "collector/model/steps/warmup.h"
@@ -60,27 +61,6 @@ constexpr char kRun[] = "run";
 // waits 2 s at exit.
 constexpr milliseconds kStragglerWait{5000};
 constexpr milliseconds kCheckEvery{200};
-
-// A private folder for the socket, removed at the end.
-absl::StatusOr<std::string> MakeSocketDirectory() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  std::vector<std::string> bases;
-  if (runtime != nullptr && *runtime != '\0') bases.emplace_back(runtime);
-  bases.emplace_back("/tmp");
-  int error = 0;
-  for (const std::string& base : bases) {
-    std::string path = base + "/gpuprobe-run-XXXXXX";
-    if (mkdtemp(path.data()) != nullptr) return path;
-    error = errno;
-  }
-  return absl::UnavailableError(
-      absl::StrCat("cannot create a directory for the socket: ", bases.back(), ": ", std::strerror(error)));
-}
-
-void RemoveSocketDirectory(const std::string& path) {
-  std::error_code ignored;
-  std::filesystem::remove_all(path, ignored);
-}
 
 struct RunOptions {
   std::string out;

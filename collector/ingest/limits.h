@@ -1,8 +1,11 @@
 // Limits on a server's clients. The defaults are for a collector of one's own programs.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstddef>
+#include <optional>
 
 #include "proto/limits.h"
 
@@ -24,6 +27,9 @@ struct ClientLimits {
   // Our parent is refused. A collector that a program started is the child of the process that adopts
   // orphans: if that process waits for all of its children, neither would end before the other.
   bool refuses_parent = false;
+  // Who is served besides root and the user that runs the collector, as root does to attach to their
+  // programs. nullopt: nobody.
+  std::optional<uid_t> other_user = std::nullopt;
 };
 
 }  // namespace gpuprobe::ingest

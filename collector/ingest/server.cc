@@ -118,6 +118,22 @@ void Server::SayEnded() {
   for (const auto& [fd, client] : clients_) SendBestEffort(fd, words);
 }
 
+bool Server::AskToDetach(pid_t pid) {
+  v1::Frame detach;
+  detach.mutable_control()->set_detach(true);
+  std::string request;
+  framing::AppendDelimited(detach.SerializeAsString(), request);
+  bool any = false;
+  for (const auto& [fd, client] : clients_) {
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    if (pid != 0 && (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid != pid)) continue;
+    SendBestEffort(fd, request);
+    any = true;
+  }
+  return any;
+}
+
 bool Server::Admit(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -132,7 +148,7 @@ bool Server::Admit(int fd) {
     SendBestEffort(fd, refusal);
     return false;
   }
-  if (peer.uid == getuid() || peer.uid == 0) return true;
+  if (peer.uid == getuid() || peer.uid == 0 || peer.uid == limits_.other_user) return true;
   Warn(absl::StrCat("a client of uid ", peer.uid, " (pid ", peer.pid,
                     ") was turned away: this collector serves uid ", getuid()));
   return false;

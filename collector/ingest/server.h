@@ -51,6 +51,9 @@ class Server {
   void Poll(std::chrono::milliseconds timeout);
   // Announces a clean exit to every client, so that none looks for another collector.
   void SayEnded();
+  // Asks the client that is this process (0: every client) to end its recording. It says Bye when all is
+  // delivered, and goes on unrecorded. False: there is no such client.
+  bool AskToDetach(pid_t pid);
   // Takes everything that clients have sent: asks them to flush, then reads until all have gone or nothing
   // has come for `quiet`, at most `limit`.
   void Drain(std::chrono::milliseconds quiet, std::chrono::milliseconds limit);

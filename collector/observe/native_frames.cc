@@ -330,6 +330,7 @@ NativeStack NativeUnwinder::Unwind(const ThreadCopy& copy) {
     if (is_new) at->second = state_->Name(pc);
     stack.calls.push_back(at->second);
     stack.calls.back().stack_pointer = call.stack_pointer;
+    stack.calls.back().interrupted = call.active && stack.calls.size() > 1;
   }
   return stack;
 }

@@ -21,6 +21,7 @@ struct NativeFrame {
   std::string symbol;          // as linkers know it; empty: not known
   uint64_t stack_pointer = 0;  // where its frame begins; it ends where the next one does
   std::vector<StackFrame> frames;
+  bool interrupted = false;  // by a signal, whose handler is the call inside of it
 };
 
 struct NativeStack {

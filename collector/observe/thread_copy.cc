@@ -48,26 +48,6 @@ std::optional<int> WaitFor(pid_t tid, uint64_t until_ns, uint64_t& not_yet_ns) {
 
 #ifdef __x86_64__
 
-// They end with EINTR when a thread is stopped, and have then done nothing, so that they can begin anew.
-bool CanBeginAnew(uint64_t call) {
-  constexpr uint64_t kCalls[] = {
-      SYS_epoll_wait,     SYS_epoll_pwait, SYS_semop,    SYS_semtimedop,   SYS_rt_sigtimedwait,
-      SYS_read,           SYS_readv,       SYS_recvfrom, SYS_recvmsg,      SYS_recvmmsg,
-      SYS_accept,         SYS_accept4,     SYS_write,    SYS_writev,       SYS_sendto,
-      SYS_sendmsg,        SYS_sendmmsg,    SYS_connect,  SYS_io_getevents,
-#ifdef SYS_io_pgetevents
-      SYS_io_pgetevents,
-#endif
-#ifdef SYS_epoll_pwait2
-      SYS_epoll_pwait2,
-#endif
-#ifdef SYS_io_uring_enter
-      SYS_io_uring_enter,
-#endif
-  };
-  return std::find(std::begin(kCalls), std::end(kCalls), call) != std::end(kCalls);
-}
-
 bool ReadRegisters(pid_t tid, ThreadCopy& copy) {
   user_regs_struct r{};
   iovec part{.iov_base = &r, .iov_len = sizeof r};
@@ -91,14 +71,6 @@ bool ReadRegisters(pid_t /*tid*/, ThreadCopy& /*copy*/) { return false; }
 
 #endif
 
-// So that this thread does not wait for a processor while another process's thread waits for it. Where that
-// is not permitted, the stop takes as long as the scheduler wants.
-void TakePriority() {
-  prctl(PR_SET_TIMERSLACK, 1);
-  const sched_param lowest{.sched_priority = sched_get_priority_min(SCHED_FIFO)};
-  sched_setscheduler(0, SCHED_FIFO, &lowest);
-}
-
 // Ctrl-Z must not stop us while another's thread is stopped.
 class StopsBlocked {
  public:
@@ -117,6 +89,39 @@ class StopsBlocked {
 };
 
 }  // namespace
+
+#ifdef __x86_64__
+
+bool CanBeginAnew(uint64_t call) {
+  constexpr uint64_t kCalls[] = {
+      SYS_epoll_wait,     SYS_epoll_pwait, SYS_semop,    SYS_semtimedop,   SYS_rt_sigtimedwait,
+      SYS_read,           SYS_readv,       SYS_recvfrom, SYS_recvmsg,      SYS_recvmmsg,
+      SYS_accept,         SYS_accept4,     SYS_write,    SYS_writev,       SYS_sendto,
+      SYS_sendmsg,        SYS_sendmmsg,    SYS_connect,  SYS_io_getevents,
+#ifdef SYS_io_pgetevents
+      SYS_io_pgetevents,
+#endif
+#ifdef SYS_epoll_pwait2
+      SYS_epoll_pwait2,
+#endif
+#ifdef SYS_io_uring_enter
+      SYS_io_uring_enter,
+#endif
+  };
+  return std::find(std::begin(kCalls), std::end(kCalls), call) != std::end(kCalls);
+}
+
+#else
+
+bool CanBeginAnew(uint64_t /*call*/) { return false; }
+
+#endif
+
+void TakePriority() {
+  prctl(PR_SET_TIMERSLACK, 1);
+  const sched_param lowest{.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+  sched_setscheduler(0, SCHED_FIFO, &lowest);
+}
 
 size_t ThreadCopier::CopyStack(uint64_t from, uint64_t end, uint64_t until_ns) {
   constexpr size_t kPiece = size_t{64} << 10;

@@ -38,6 +38,14 @@ struct ThreadCopy {
   std::vector<char> stack;  // from the innermost frame on
 };
 
+// System calls that end with EINTR when a thread is stopped, although they have then done nothing: whoever
+// stops a thread should have them begin anew. x86-64's numbers; false elsewhere.
+bool CanBeginAnew(uint64_t call);
+
+// Before a thread stops one of another process: so that it does not wait for a processor while that one waits
+// for it. Where that is not permitted, the stop takes as long as the scheduler wants.
+void TakePriority();
+
 class ThreadCopier {
  public:
   static constexpr size_t kMostStack = size_t{1} << 20;

@@ -99,6 +99,24 @@ struct CutOff {
   }
 };
 
+// Recording began in a process that ran already.
+struct Attached {
+  std::string who;
+  uint64_t ran_ns = 0;
+  uint64_t earlier_allocations = 0;
+  uint64_t earlier_communicators = 0;
+
+  static constexpr void Declare(auto& fields) {
+    using A = Attached;
+    fields("who", &A::who, "the process");
+    fields("ran_ns", &A::ran_ns, "how long it had run by then");
+    fields("earlier_allocations", &A::earlier_allocations,
+           "releases of memory that it had allocated before: not losses");
+    fields("earlier_communicators", &A::earlier_communicators,
+           "NCCL calls whose communicator is not known, because it was made before: not losses");
+  }
+};
+
 struct CuptiDefect {
   std::string defect;
   std::string left_out;
@@ -146,6 +164,7 @@ struct Trust {
   uint64_t yielded_ns = 0;
   std::vector<CuptiDefect> cupti_defects;
   std::vector<CutOff> cut_off;
+  std::vector<Attached> attached;
   std::vector<std::string> exit_incomplete;
   std::vector<std::string> damaged_logs;
 
@@ -231,6 +250,9 @@ struct Trust {
            "`null`: all are there")
         .NullIfZero();
     fields("cut_off", &T::cut_off, "processes whose later records are missing");
+    fields("attached", &T::attached,
+           "processes that ran already when recording began (`gpuprobe attach`): nothing is known of what "
+           "they did before");
     fields("exit_incomplete", &T::exit_incomplete, "processes whose last flush did not finish");
     fields("damaged_logs", &T::damaged_logs, "logs that could not be read to their end");
     fields.Unwritten(&T::lost_total, &T::cupti_taken);

@@ -78,6 +78,7 @@ SUBJECTS = {
     "Other tools in the same process": ["bad_situations.OtherTools", "foreign_plugin", "cupti_tools"],
     "Programs built in special ways": ["built_otherwise"],
     "`gpuprobe run` and the terminal": ["run", "run_signals", "run_ranks", "terminal"],
+    "`gpuprobe attach`": ["attach"],
     "Wrong or missing settings, sockets and libraries": ["host_is_sacred", "versions"],
     "Identities and clocks": ["odd_identities"],
     "Running out of memory and queues": ["memory", "recording"],

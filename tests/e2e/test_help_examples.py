@@ -6,7 +6,7 @@ import shutil
 import signal
 
 import harness
-from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SMALL_TRAINING, wait_until
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SMALL_TRAINING, read_proc, wait_until
 
 # Runs until it is stopped: what it says when it is ready.
 UNTIL_STOPPED = {"collect": b"collecting on", "hub": b"hub on", "report DIR --serve": b"serving", "top": None}
@@ -37,6 +37,20 @@ class HelpExamples(harness.EndToEndTest):
                 words.insert(words.index(option) + 1, "127.0.0.1:0")
         return words + (["--", LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING] if dashes else [])
 
+    def attach(self, words, line, cwd):
+        """To a program that runs already; what the example ends is begun before."""
+        job = self.start([DDP_TRAIN, "--steps", "1000000"])
+        wait_until(lambda: b"libcuda.so" in read_proc(job.pid, "maps"), "program that uses CUDA")
+        if words[1] == "detach":
+            recording = self.start([GPUPROBE, "attach", str(job.pid), "--out", "now"], cwd=cwd)
+            wait_until(lambda: b"attached to" in recording.so_far(), "recording")
+            self.run_well([GPUPROBE, "detach", "now"], cwd=cwd)
+        else:
+            options = ["--for", "1s" if "--for" in line else "0.5s"] + (["--out", "my-run"] if "--out" in line else [])
+            self.run_well([GPUPROBE, "attach", str(job.pid), *options], cwd=cwd)
+        job.signal(signal.SIGTERM)
+        job.wait()
+
     def run_example(self, command, line, cwd):
         words = self.command(line, cwd)
         if words[1] in ("runs", "report", "query") and "DIR" not in line:  # the newest one
@@ -60,6 +74,9 @@ class HelpExamples(harness.EndToEndTest):
             return
         if words[1] == "doctor" and "PID" in line:  # this test is not recorded, and that is worth a warning
             self.assertEqual(self.run_program(words, cwd=cwd).returncode, 1)
+            return
+        if words[1] in ("attach", "detach"):
+            self.attach(words, line, cwd)
             return
         if line == "gpuprobe look":  # finds programs that use a GPU
             job = self.start([DDP_TRAIN, "--steps", "1000000"])

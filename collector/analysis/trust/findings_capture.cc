@@ -140,6 +140,44 @@ void RankCutOff(const Report& report, std::vector<Finding>& out) {
   }
 }
 
+// Not an alarm: what a reader of this report must not expect.
+void RanBefore(const Report& report, std::vector<Finding>& out) {
+  const std::vector<Attached>& attached = report.trust.attached;
+  if (attached.empty()) return;
+  constexpr size_t kNamed = 2;
+  uint64_t ran_ns = 0;
+  uint64_t allocations = 0;
+  uint64_t calls = 0;
+  std::vector<std::string> who;
+  for (const Attached& process : attached) {
+    ran_ns = std::max(ran_ns, process.ran_ns);
+    allocations += process.earlier_allocations;
+    calls += process.earlier_communicators;
+    who.push_back(process.who);
+  }
+  const std::string whom =
+      who.size() > kNamed ? absl::StrCat(who.size(), " processes") : absl::StrJoin(who, ", ");
+  std::string evidence = absl::StrCat(
+      "Not known: memory allocated before, of which only the change is shown; communicators and CUDA graphs "
+      "made "
+      "before, so calls of different ranks are not matched; NVTX ranges of libraries that had called NVTX. "
+      "Steps "
+      "count from there.");
+  if (allocations > 0)
+    absl::StrAppend(&evidence, " ", Count(allocations), allocations == 1 ? " release was" : " releases were",
+                    " of earlier memory.");
+  if (calls > 0)
+    absl::StrAppend(&evidence, " ", Count(calls), calls == 1 ? " NCCL call was" : " NCCL calls were",
+                    " on an earlier communicator.");
+  out.push_back({.statement = absl::StrCat(
+                     "Recording was attached to ", whom, ", ",
+                     ran_ns == 0 ? "which ran already"
+                                 : absl::StrCat(Duration(static_cast<double>(ran_ns)), " after the start"),
+                     "; nothing from before is in this report."),
+                 .evidence = evidence,
+                 .advice = "Start the job under gpuprobe run to see all of it."});
+}
+
 void RanksMissing(const Report& report, std::vector<Finding>& out) {
   const Conditions& c = report.conditions;
   if (!c.ranks_expected.has_value() || c.ranks_heard >= *c.ranks_expected) return;
@@ -278,7 +316,9 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
     calls += c.calls;
   }
   // A hanging call has no end, and so no time; nor has one in whose middle the job was stopped.
-  const bool of_the_end = StoppedBy(report) != 0 && untimed * thresholds::kStoppedCallsOneIn <= calls;
+  // Nor one in whose middle a process was attached to or detached from.
+  const bool was_cut = StoppedBy(report) != 0 || !t.attached.empty();
+  const bool of_the_end = was_cut && untimed * thresholds::kStoppedCallsOneIn <= calls;
   if (untimed > 0 && report.hangs.empty() && !of_the_end) {
     why.push_back(absl::StrCat(Count(untimed), " of ", Count(calls),
                                " collective calls have no kernel and therefore no GPU time"));
@@ -402,6 +442,8 @@ std::vector<FindingRule> CaptureRules() {
        "all processes ended by a signal that asks them to (SIGINT, SIGTERM, SIGHUP, SIGQUIT), and nothing "
        "hung",
        JobStopped, "", nullptr, /*of_the_end=*/true},
+      {"attached-late", FindingTopic::kRecording, Severity::kInfo,
+       "recording began while a process ran already (gpuprobe attach)", RanBefore},
       {"records-lost", FindingTopic::kRecording, Severity::kWarning, "records were lost", RecordsLost,
        "coverage"},
       {"ranks-missing", FindingTopic::kRecording, Severity::kInfo, "some ranks did not report", RanksMissing,

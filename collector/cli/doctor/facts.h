@@ -160,6 +160,7 @@ struct ProcessFacts {
   bool has_nccl = false;
   std::vector<std::string> tools;  // libraries of other profilers
   uint32_t python = 0;             // PY_VERSION_HEX; 0: none, or not known
+  std::string no_attach;           // why `gpuprobe attach` refuses it; empty: it does not
   std::string no_stacks;           // why its Python stacks cannot be read; empty: they can, or it has none
 };
 

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "collector/cli/attach/refusals.h"
 #include "collector/cli/beside.h"
 #include "collector/cli/doctor/gather.h"
 #include "collector/cli/doctor/thresholds.h"
@@ -308,6 +309,7 @@ ProcessFacts LookAtProcess(pid_t pid, const std::string& own_library) {
   for (const std::string& path : *mapped) NoteMapped(path, &process);
   const std::string root = folder + "/root";
   process.probe_is_ours = !own_library.empty() && SameFile(root + process.probe, own_library);
+  process.no_attach = attach::WhyNotAttachable(pid, own_library, "").value_or("");
   process.has_thread = HasOwnThread(pid);
   if (process.has_thread) process.connected = IsConnected(pid);
   if (status.has_value() && !process.has_thread &&

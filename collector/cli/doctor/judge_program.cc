@@ -402,11 +402,16 @@ void JudgeProcess(const Facts& facts, Checks& checks) {
   if (process.probe.empty()) {
     checks.push_back(
         {"recording", State::kWarning,
-         absl::StrCat(
-             "it is not recorded: libgpuprobe.so is not in it, and is not put into programs that run",
-             process.has_driver ? "" : "; it has not started CUDA either"),
-         absl::StrCat("See what it does with gpuprobe look ", pid, " or gpuprobe stacks ", pid, ", or ",
-                      kAnew, ".")});
+         absl::StrCat("it is not recorded: libgpuprobe.so is not in it",
+                      !process.has_driver ? ", and it has not started CUDA either"
+                      : process.no_attach.empty()
+                          ? ""
+                          : absl::StrCat(", and gpuprobe attach refuses it: ", process.no_attach)),
+         absl::StrCat(process.has_driver && process.no_attach.empty()
+                          ? absl::StrCat("Record it from now on with gpuprobe attach ", pid, ", see")
+                          : std::string("See"),
+                      " what it does with gpuprobe look ", pid, " or gpuprobe stacks ", pid, ", or ", kAnew,
+                      ".")});
   } else if (process.recorded_parent != 0) {
     checks.push_back({"recording", State::kNote,
                       absl::StrCat("it was forked by pid ", process.recorded_parent,

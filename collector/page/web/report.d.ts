@@ -41,6 +41,9 @@ export interface OwnCost {
 export interface CutOff {
   who: string; last_data_ns: number; by: 'process' | 'collector';
 }
+export interface Attached {
+  who: string; ran_ns: number; earlier_allocations: number; earlier_communicators: number;
+}
 export interface Trust {
   records: number; lost: Record<string, number>; coverage: number | null; outside_window: number; unknown_kinds: Record<string, number>;
   unknown_functions: Record<string, number>; other_unknown_functions: number;
@@ -49,7 +52,7 @@ export interface Trust {
   host_time_error_ns: number; clock_step_ns: number; device_clock_ahead_ns: number; batches_missing: number; recorded_elsewhere: number;
   device_records_unattributed: number; device_records_late: number; invalid_times: number; range_pops_without_push: number;
   range_ends_without_start: number; ranges_unclosed: number; misnamed_kernels: number; other_names: number; unrecorded_frames: number;
-  detail_since_ns: number | null; cut_off: CutOff[]; exit_incomplete: string[]; damaged_logs: string[];
+  detail_since_ns: number | null; cut_off: CutOff[]; attached: Attached[]; exit_incomplete: string[]; damaged_logs: string[];
 }
 export interface StepErrors {
   total_ns: number; compute_ns: number; comm_ns: number; exposed_comm_ns: number; copy_ns: number; idle_ns: number; overlap_efficiency: number | null;

@@ -600,6 +600,23 @@ TEST(RankCutOffFinding, ManyRanksTakeOneLine) {
   EXPECT_EQ(Of("rank-cut-off", r)[0].evidence, "Rank 0 (pid 4711), last data after 91.4 s.");
 }
 
+TEST(AttachedFinding, SaysWhatCannotBeKnown) {
+  Report r = Steady();
+  EXPECT_TRUE(Of("attached-late", r).empty());
+  r.trust.attached.push_back({.who = "rank 0 (pid 4711)",
+                              .ran_ns = 90'000'000'000,
+                              .earlier_allocations = 2,
+                              .earlier_communicators = 1});
+  const auto found = Of("attached-late", r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(
+      found[0].statement,
+      "Recording was attached to rank 0 (pid 4711), 90.0 s after the start; nothing from before is in this "
+      "report.");
+  EXPECT_NE(found[0].evidence.find("2 releases were of earlier memory."), std::string::npos);
+  EXPECT_NE(found[0].evidence.find("1 NCCL call was on an earlier communicator."), std::string::npos);
+}
+
 TEST(JobStoppedFinding, CtrlCIsNoWarning) {
   Report r = Steady();
   r.conditions.start_ns = 1;

@@ -79,8 +79,8 @@ class ProgramTest : public ::testing::Test {
 TEST_F(ProgramTest, WrongUseIsRefusedInOneLine) {
   ExpectRefused(
       {"frobnicate"}, 2,
-      "available: run, doctor, collect, hub, runs, report, diff, top, look, stacks, trace, export, query, "
-      "simulate, help, version");
+      "available: run, doctor, attach, detach, collect, hub, runs, report, diff, top, look, stacks, trace, "
+      "export, query, simulate, help, version");
   ExpectRefused({"--frobnicate"}, 2, "--frobnicate");
   ExpectRefused({"report", "--frobnicate", dir_.path()}, 2, "--frobnicate");
   ExpectRefused({"report"}, 1, "there is no run under gpuprobe-runs here");
@@ -88,6 +88,9 @@ TEST_F(ProgramTest, WrongUseIsRefusedInOneLine) {
   ExpectRefused({"run", "--"}, 2, "no command to run");
   ExpectRefused({"run", "--frobnicate", "--", "/bin/true"}, 2, "--frobnicate");
   ExpectRefused({"export", dir_.path(), "--format", "xml"}, 2, "xml");
+  ExpectRefused({"attach"}, 2, "PID");
+  ExpectRefused({"attach", "1", "--for", "soon"}, 2, "30s, 5m or 2h");
+  ExpectRefused({"detach"}, 2, "PID|DIR");
 }
 
 TEST_F(ProgramTest, WhatCannotBeDoneIsSaidInOneLine) {
@@ -98,6 +101,8 @@ TEST_F(ProgramTest, WhatCannotBeDoneIsSaidInOneLine) {
   ExpectRefused({"collect", "--socket", "/dev/null/s.sock", "--out", dir_.File("out")}, 1, "/dev/null");
   EXPECT_FALSE(std::filesystem::exists(dir_.File("out"))) << "a folder was left behind";
   ExpectRefused({"run", "--out", "/dev/null/out", "--", "/bin/true"}, 125, "/dev/null/out");
+  ExpectRefused({"attach", "2147483646"}, 125, "there is no such process");
+  ExpectRefused({"detach", "2147483646"}, 125, "there is no process 2147483646");
   ExpectRefused({"run", "--", dir_.File("no-such-program")}, 127, "no-such-program");
   std::ofstream(dir_.File("text")) << "text";
   ExpectRefused({"run", "--", dir_.File("text")}, 126, "text");
