@@ -66,17 +66,43 @@ class Hangs(harness.EndToEndTest):
         self.assertIn(f"Rank {ODD} did not: its last call was AllReduce seq {CALL - 1}, finished", " ".join(said.split()))
         self.assertEqual(report["findings"][0]["id"], "hang-missing-rank")
 
-    def test_figures_of_steps_end_before_the_hang(self):
-        training = [LAUNCH_RANKS, str(RANKS), DDP_TRAIN, "--steps", "100000", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03", "--log-every", "1"]
-        self.out = self.path("training")
+    def end_training(self, ready, *options, **node):
+        """A job whose steps are alike, ended by SIGTERM once `ready(program)`; its report."""
+        training = [LAUNCH_RANKS, str(RANKS), DDP_TRAIN, "--steps", "100000", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03", *options]
+        self.out = self.path(f"training-{len(self._programs)}")
         program = self.start([GPUPROBE, "run", "--out", self.out, "--hang-after", str(AFTER_S), "--", *training],
-                             env={"GPUSIM_LINK": "alpha=10us,beta=100GB/s", "GPUSIM_HANG": "call=200"}, devices=RANKS)
-        wait_until(lambda: b"HANG" in program.so_far() or not program.alive(), "HANG")
+                             env={"GPUSIM_KERNELS": "Linear=1ms", "GPUSIM_LINK": "alpha=10us,beta=10GB/s", **node}, devices=RANKS)
+        wait_until(lambda: ready(program) or not program.alive(), "end of the training")
         program.signal(signal.SIGTERM)
         program.wait()
         self.assert_nothing_runs()
         with open(os.path.join(self.out, "report.json"), encoding="utf-8") as file:
-            report = json.load(file)
+            return json.load(file)
+
+    def check_steps_are_whole(self, report):
+        """The node computes for eleven milliseconds and some microseconds in each step: a step of which a part is counted would be shorter."""
+        for rank in report["ranks"]:
+            compute = rank["steps"]["compute_ns"]
+            self.assertGreater(compute["count"], 10)
+            self.assertGreater(compute["min"], 11e6, (rank["rank"], compute))
+            self.assertLess(compute["max"], 11.5e6, (rank["rank"], compute))
+
+    def test_figures_of_a_killed_job_are_of_whole_steps(self):
+        """Its host is ahead of its GPU, and of some threads and kinds later records have come than of others."""
+        for seconds in (2, 2.3, 2.7, 3.1):
+            begin = time.monotonic()
+            report = self.end_training(lambda _, until=begin + seconds: time.monotonic() > until)
+            self.check_steps_are_whole(report)
+
+    def test_figures_of_a_job_that_hangs_ahead_are_of_whole_steps(self):
+        for hang in ("rank=2,call=500", "call=301"):
+            report = self.end_training(lambda program: b"HANG" in program.so_far(), GPUSIM_HANG=hang)
+            self.assertEqual(len(report["hangs"]), 1)
+            self.check_steps_are_whole(report)
+
+    def test_figures_of_steps_end_before_the_hang(self):
+        report = self.end_training(lambda program: b"HANG" in program.so_far(), "--log-every", "1", GPUSIM_HANG="call=200")
+        self.check_steps_are_whole(report)
         hang, = report["hangs"]
         steps = report["steps"]
         self.assertGreaterEqual(hang["waiting_ns"], AFTER_S * 10**9)

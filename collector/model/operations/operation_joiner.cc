@@ -245,6 +245,11 @@ bool OperationJoiner::Matched(uint64_t correlation) const {
   return slot == nullptr || slot->matched;
 }
 
+bool OperationJoiner::Owes(uint64_t correlation) const {
+  const CorrelationRing::Slot* slot = ring_.Find(correlation);
+  return slot != nullptr && !slot->matched && slot->must_match;
+}
+
 void OperationJoiner::GiveUp(uint64_t correlation) {
   CorrelationRing::Slot* slot = ring_.Find(correlation);
   if (slot == nullptr || !slot->launched) return;

@@ -85,8 +85,9 @@ class OperationJoiner {
   template <typename HandOn>
   void Finish(HandOn hand_on);
   // For a process that did not exit cleanly: releases everything received. See OperationWindow::FinishSoFar.
+  // `lost_some`: records are known to be lost, so that one that is missing need not be still to come.
   template <typename HandOn>
-  void FinishSoFar(bool goes_on, HandOn hand_on);
+  bool FinishSoFar(bool goes_on, bool lost_some, HandOn hand_on);
   // Which calls a collective's kernel carries, as far as that is known by now.
   void DescribeCollective(Operation& operation) const;
 
@@ -154,6 +155,8 @@ class OperationJoiner {
   uint64_t PlanOf(const Operation& operation, const CorrelationRing::Slot* slot) const;
   // The launch's record came, or the launch is forgotten.
   bool Matched(uint64_t correlation) const;
+  // It must have a record, and has none.
+  bool Owes(uint64_t correlation) const;
   // A launch's record was lost: a replacement takes its place in the order of launches.
   void GiveUp(uint64_t correlation);
 
@@ -226,13 +229,15 @@ void OperationJoiner::Finish(HandOn hand_on) {
 }
 
 template <typename HandOn>
-void OperationJoiner::FinishSoFar(bool goes_on, HandOn hand_on) {
+bool OperationJoiner::FinishSoFar(bool goes_on, bool lost_some, HandOn hand_on) {
   AbandonAll();
-  window_.FinishSoFar(
+  const bool cut = window_.FinishSoFar(
       goes_on, [this](uint64_t correlation) { return Matched(correlation); },
+      [&](uint64_t correlation) { return !lost_some && Owes(correlation); },
       [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
   totals_.late = window_.late();
   RetryUnexplained(true);
+  return cut;
 }
 
 }  // namespace gpuprobe::model

@@ -75,15 +75,26 @@ class OperationWindow {
     Release(UINT64_MAX, hand_on);
   }
   // The same for a process that did not report to its end: records of launches after a thread's last record
-  // were still to come. The order ends there, and any later records are left out. `goes_on`: it may report
-  // again, and missing records are still to come.
-  template <typename Matched, typename GiveUp, typename HandOn>
-  void FinishSoFar(bool goes_on, Matched matched, GiveUp give_up, HandOn hand_on) {
+  // were still to come. The order ends there, and any later records are left out. Kernels, copies and memsets
+  // come in buffers of their own, so a few later records say nothing. `owes(correlation)`: the launch must
+  // have a record, and none came. `goes_on`: the process may report again, and missing records are still to
+  // come. True if the order ends before the last launch.
+  template <typename Matched, typename Owes, typename GiveUp, typename HandOn>
+  bool FinishSoFar(bool goes_on, Matched matched, Owes owes, GiveUp give_up, HandOn hand_on) {
     SortLaunches();
+    std::map<uint32_t, End> ends;  // by thread
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      End& end = ends[launches_[i].thread];
+      end.score += owes(launches_[i].correlation) ? -1 : 1;
+      if (end.score < end.most) continue;
+      end.most = end.score;
+      end.place = i + 1;
+    }
     uint64_t cut = UINT64_MAX;
-    for (const Launch& launch : launches_) {
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      const Launch& launch = launches_[i];
       if (matched(launch.correlation)) continue;
-      if (goes_on ? !SawMuchLater(launch) : !SawLater(launch)) {
+      if (goes_on ? !SawMuchLater(launch) : !SawLater(launch) || i >= ends[launch.thread].place) {
         cut = launch.correlation;
         break;
       }
@@ -92,6 +103,7 @@ class OperationWindow {
     launches_.clear();
     Release(cut, hand_on);
     ForgetBefore(UINT64_MAX);
+    return cut != UINT64_MAX;
   }
 
   uint64_t late() const { return late_; }
@@ -113,6 +125,12 @@ class OperationWindow {
     void Visit(Archive& archive) {
       archive.Members(this, correlation, launch_ns, thread, batch);
     }
+  };
+  // Where a thread's records end: up to there most of its launches have theirs, and from there on few.
+  struct End {
+    int64_t score = 0;  // launches with records less those without
+    int64_t most = 0;
+    size_t place = 0;  // of the first launch after the one at which the score was highest
   };
   template <typename Matched, typename GiveUp>
   uint64_t OldestOpenLaunch(uint32_t batch, Matched matched, GiveUp give_up) {

@@ -204,11 +204,11 @@ void DeviceSteps::FollowFirst(bool at_end) {
   }
 }
 
-void DeviceSteps::Finish() {
+void DeviceSteps::Finish(bool cut_off) {
   if (devices_.size() > 1) ChooseFollowers(true);
-  first().Finish();
+  first().Finish(cut_off);
   FollowFirst(true);
-  for (size_t place = 1; place < devices_.size(); ++place) devices_[place]->steps.Finish();
+  for (size_t place = 1; place < devices_.size(); ++place) devices_[place]->steps.Finish(cut_off);
 }
 
 std::vector<HostPhases> DeviceSteps::TakeHostPhases() {

@@ -107,7 +107,7 @@ class DeviceSteps {
   void EndBatch();
   // Host phases on the process's own device.
   std::vector<HostPhases> TakeHostPhases();
-  void Finish();
+  void Finish(bool cut_off);
 
   // Sizes never shrink, and a place stays a device's unless the first one changes.
   size_t size() const { return devices_.size(); }

@@ -294,6 +294,8 @@ bool ProcessModel::NamesAreUncertain() const {
 
 void ProcessModel::OnOperation(Operation& operation) {
   joiner_.DescribeCollective(operation);  // its calls may have come after its kernel
+  // Nobody may have counted a loss: a process that was killed sends what it has.
+  if (operation.kind == OperationKind::kUnseen && joiner_.totals().without_record > 0) steps_.NoteLoss(false);
   devices_.OnInOrder(operation);
   steps_.Add(operation);
 }
@@ -319,14 +321,27 @@ void ProcessModel::ApplyDevice(const v1::DeviceObservation& observation) {
   health_[observation.device()].Apply(observation, clock_.Now(observation.clock().realtime_ns()));
 }
 
+namespace {
+
+// Records that were made and will not come. What had not finished when it was asked for still may.
+bool LostSome(const ProcessTotals& totals) {
+  return totals.batches_missing > 0 ||
+         std::any_of(totals.losses.begin(), totals.losses.end(), [](const auto& loss) {
+           return loss.first != v1::LOSS_UNFINISHED_AT_FLUSH && loss.second > 0;
+         });
+}
+
+}  // namespace
+
 void ProcessModel::Finish(bool goes_on) {
   const auto hand_on = [this](Operation& operation) { OnOperation(operation); };
+  bool cut_off = false;
   if (delivery_.said_bye()) {
     joiner_.Finish(hand_on);
   } else {
-    joiner_.FinishSoFar(goes_on, hand_on);
+    cut_off = joiner_.FinishSoFar(goes_on, LostSome(totals_), hand_on);
   }
-  steps_.Finish();
+  steps_.Finish(cut_off);
   memory_.Finish();
   EndSteps();
   memory_.ResolveRanges(ranges_);

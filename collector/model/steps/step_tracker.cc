@@ -187,7 +187,7 @@ void StepTracker::NoteLoss(bool launches) {
   lossy_ = true;
 }
 
-void StepTracker::Finish() {
+void StepTracker::Finish(bool cut_off) {
   if (!ranges_.chosen() && !anchors_.knows_anchor()) ranges_.Choose(RangeCutter::kLeastRangesAtEnd);
   if (ranges_.chosen()) {
     CutAtRanges(true);
@@ -199,6 +199,8 @@ void StepTracker::Finish() {
     }
     CutAtAnchors(true);
   }
+  const bool open_ended = cut_off && !pending_.empty() && pending_.back().end == open_.End();
+  if (open_ended && count() + pending_.size() > 1) pending_.pop_back();
   if (lossy_ && !pending_.empty()) RestoreLost(true);
   CompletePending(0, true);
   ForgetBefore(open_.End());

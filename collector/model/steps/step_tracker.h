@@ -91,8 +91,9 @@ class StepTracker {
   }
   // Host phases of the steps that were completed since the last call.
   std::vector<HostPhases> TakeHostPhases() { return meter_.TakeHostPhases(); }
-  // Completes what can be completed.
-  void Finish();
+  // Completes what can be completed. `cut_off`: more was launched, of which nothing came, so that the last
+  // step is none if it goes on to the end of what came.
+  void Finish(bool cut_off = false);
 
   // What shows its steps, where that was found only after others had been counted: those that are counted
   // now are not all of them, and only another replay, from the start, counts all.
