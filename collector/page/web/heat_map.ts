@@ -245,7 +245,7 @@ class HeatMap {
     const total = this.grid.total[i];
     if (Number.isNaN(total)) return [`${this.data.rankName(row)}, ${this.grid.name(column)}`, 'not recorded'];
     return [`${this.data.rankName(row)} (${this.data.place(row)}), ${this.grid.name(column)}`, `step time ${duration(total)}`,
-            `made each other rank wait ${duration(this.grid.caused[i])}`,
+            `made each other rank wait ${duration(this.grid.caused[i])} in collectives, beside compute or not`,
             `compute ${duration(this.grid.compute[i])}, exposed communication ${duration(this.grid.exposed[i])}`];
   }
 

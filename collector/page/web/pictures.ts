@@ -40,23 +40,37 @@ function rankBars(data: Data, finding: Finding, label: string, of: (row: number)
     label: data.shortName(row), value: of(row)!, words: words(of(row)!), css: named.has(row) ? 'late' : css})));
 }
 
+// By how much the others' exposed communication exceeds each rank's own, as a mean over the steps from `since` on:
+// what a late rank lengthens a step by. Waiting beside compute is no part of it.
+function lateBy(data: Data, since: number): (number | null)[] {
+  const grid = data.grid!;
+  const sums = Array.from({length: grid.rows}, () => [0, 0]);
+  for (let column = grid.columnOf(since); column < grid.columns; ++column) {
+    if (grid.stepOf(column) < since) continue;
+    const rows = sums.map((_, row) => row).filter(row => !Number.isNaN(grid.exposed[grid.at(row, column)]));
+    if (rows.length < 2) continue;
+    const sorted = rows.map(row => grid.exposed[grid.at(row, column)]).sort((a, b) => a - b);
+    for (const row of rows) {
+      const own = grid.exposed[grid.at(row, column)];
+      const others = sorted.length - 1;
+      const of = (place: number): number => sorted[place < sorted.indexOf(own) ? place : place + 1];
+      const usual = (of(Math.floor((others - 1) / 2)) + of(Math.floor(others / 2))) / 2;
+      sums[row][0] += Math.max(0, usual - own);
+      ++sums[row][1];
+    }
+  }
+  return sums.map(([sum, n]) => n > 0 ? sum / n : null);
+}
+
 // In a pipeline, stages wait in sends and receives, each for its neighbour: who computes longest shows.
 const causedWait: Picture = (data, finding) => {
   const {ranks, communication} = data.report;
   if (communication.pipeline && ranks.every(rank => !rank.wait.caused_per_step_ns)) return computeByRank(data, finding);
   const since = finding.about.first_step;
-  const grid = data.grid;
-  if (since === null || grid === null)
+  if (finding.about.ranks.length === 0 || data.grid === null)
     return rankBars(data, finding, 'Wait caused per step, by rank', row => ranks[row].wait.caused_per_step_ns, 'quiet');
-  const meanSince = (row: number): number | null => {
-    let [sum, n] = [0, 0];
-    for (let column = grid.columnOf(since); column < grid.columns; ++column) {
-      const value = grid.caused[grid.at(row, column)];
-      if (!Number.isNaN(value)) { sum += value; ++n; }
-    }
-    return n > 0 ? sum / n : null;
-  };
-  return rankBars(data, finding, `Wait caused per step since step ${since}`, meanSince, 'quiet');
+  const late = lateBy(data, Math.max(since ?? 0, data.report.steps?.warmup_count ?? 0));
+  return rankBars(data, finding, `Exposed wait caused per step${since === null ? '' : ` since step ${since}`}`, row => late[row], 'quiet');
 };
 
 const computeByRank: Picture = (data, finding) =>
@@ -223,9 +237,11 @@ const stepTimes = (warmupOf: (data: Data) => number): Picture => (data, finding)
     const wide = late ? Math.max(width, 2) : width;
     path[late ? 'late' : 'quiet'] += `M${(column * width).toFixed(2)} ${height}v${(-tall).toFixed(1)}h${(wide * 0.9).toFixed(2)}v${tall.toFixed(1)}z`;
   });
-  const label = `Step time over the run; longest ${duration(top)}`;
+  // Each bar is a mean then, and a single long step is longer.
+  const each = grid.stepsPerColumn === 1 ? '' : `, means of ${grid.stepsPerColumn} steps`;
+  const label = `Step time over the run${each}; longest ${duration(top)}`;
   return svg(height + 14, label, s('path', {d: path.quiet, class: 'quiet'}), s('path', {d: path.late, class: 'late'}),
-             text(0, height + 11, grid.name(0)), text(kWidth, height + 11, `longest ${duration(top)}`, 'end'));
+             text(0, height + 11, grid.name(0)), text(kWidth, height + 11, `longest ${duration(top)}${each}`, 'end'));
 };
 
 export function columnMeans(data: Data): number[] {

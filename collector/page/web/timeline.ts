@@ -18,7 +18,9 @@ export function timelineName(data: Data, timeline: Timeline): string {
   if (timeline.median) why.push('median');
   const numbers = timeline.findings.filter(i => data.report.findings[i].severity !== 'info').map(i => i + 1);
   if (numbers.length > 0) why.push(`finding ${numbers.join(', ')}`);
-  return `step ${timeline.step}${why.length > 0 ? ` (${why.join('; ')})` : ''}, ${duration(timeline.length_ns)}`;
+  // Of the rank whose step is longest: the stages of a pipeline begin theirs at different times.
+  const own = timeline.ranks.map(({step_start_ns, step_end_ns}) => (step_end_ns ?? 0) - (step_start_ns ?? 0));
+  return `step ${timeline.step}${why.length > 0 ? ` (${why.join('; ')})` : ''}, ${duration(Math.max(...own))}`;
 }
 
 function longest(data: Data, timeline: Timeline, settings: Settings): HTMLElement {
