@@ -64,6 +64,17 @@ Whatever goes wrong with the probe must not affect the program. Each row is a si
 with a run without the probe, and checks what the report or the screen says. "No difference" means that the program runs as it would without the probe. {count} situations.
 
 This file is generated from the tests. `python3 tests/e2e/hazards.py --write` renews it, and `tests/e2e/test_documentation.py` fails if it is out of date.
+
+## In short
+| question | answer |
+|---|---|
+| What runs in my program? | One thread of ours, which sends and samples, and a few instructions in each CUDA, NCCL and NVTX call: they write to a ring of the calling thread, and neither allocate nor lock nor wait. A program that never starts CUDA gets none of this. |
+| What is left alone? | The environment once `main` runs, arguments, descriptors below 512, signal handlers and masks, children, working directory, limits, locale, priorities, standard error (one line at most, from our thread), the network. [CONTRIBUTING](../CONTRIBUTING.md#rules-in-the-host) has the rules, and `host_rules` fails if one is broken. |
+| What if the collector dies, hangs, or the disk is full? | The program goes on. What cannot be delivered is counted, and the report says so. |
+| What can it cost? | Time in each call ([performance.md](performance.md), and every report states it), and at exit at most `GPUPROBE_EXIT_WAIT_MS` for the last records. |
+| Where does it stay out? | Where it cannot be safe: static programs, a preload into musl or AddressSanitizer, a system-call filter that might kill us, a memory limit that leaves too little, a second profiler that needs CUPTI. It says so in one line, and the program runs unrecorded. |
+| How do I switch it off? | `GPUPROBE_DISABLE=1` in the environment of the program: the library does nothing at all. |
+| How is that known? | From the rows below, each of which is a test. Real GPUs: [real-hardware.md](real-hardware.md). |
 """
 
 # Where a row stands: its group by the test's file, or by file and class; in this order. Other tests come last, under the name of their class.
