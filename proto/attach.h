@@ -7,10 +7,12 @@
 
 namespace gpuprobe::wire {
 
-// int gpuprobe_attach(const char* settings). `settings`: "NAME=value" texts, each ended by a zero byte, and a
-// zero byte after the last; at most kMostAttachSettings of them.
+// int gpuprobe_attach(const char* variables). `variables`: "NAME=value" texts, each ended by a zero byte, and
+// a zero byte after the last. The library looks for its settings and its rank there and not in the
+// environment, which the process's other threads may be changing.
 inline constexpr char kAttachEntry[] = "gpuprobe_attach";
-inline constexpr size_t kMostAttachSettings = 32;
+inline constexpr size_t kMostAttachVariables = 96;
+inline constexpr size_t kMostAttachBytes = 4096;  // a stub has less room
 
 enum class AttachResult : int32_t {
   kRecording = 0,

@@ -108,7 +108,12 @@ Table StepsTable(const analysis::Report& report) {
   row("  copy", s.copy_ns, report.between_ranks.copy_ns);
   row("  idle", s.idle_ns, report.between_ranks.idle_ns);
   const std::string idle = IdleWords(s);
-  t.note = absl::StrCat(idle.empty() ? "" : absl::StrCat("idle: ", idle, "; "),
+  std::string stages;
+  if (const auto& pipeline = report.communication.pipeline; pipeline.has_value()) {
+    stages = absl::StrCat("waiting for other stages ", Duration(pipeline->bubble * s.time_ns.mean),
+                          " (the pipeline's bubble, part of exposed comm and idle); ");
+  }
+  t.note = absl::StrCat(stages, idle.empty() ? "" : absl::StrCat("idle: ", idle, "; "),
                         "std: over all steps; of ranks: over the ranks' means; ",
                         Note(s, analysis::StandstillNs(report.hangs).has_value()));
   return t;

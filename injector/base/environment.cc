@@ -16,6 +16,8 @@ namespace gpuprobe::injector {
 
 namespace {
 
+constinit const char* const* copy_of_environment = nullptr;
+
 constexpr int kMaxAnswers = 4;
 
 struct Answer {
@@ -84,6 +86,17 @@ bool AnswerVariable(const char* name, const char* value) noexcept {
   }
   return false;
 }
+
+const char* ReadVariable(const char* name) noexcept {
+  if (copy_of_environment == nullptr) return getenv(name);
+  const size_t length = std::strlen(name);
+  for (const char* const* entry = copy_of_environment; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
+  }
+  return nullptr;
+}
+
+void UseCopyOfEnvironment(const char* const* variables) noexcept { copy_of_environment = variables; }
 
 char* AnsweringGetenv(const char* name) noexcept {
   char* const set = program_functions.getenv(name);

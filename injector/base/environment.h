@@ -30,6 +30,12 @@ bool AddBeforeMain(char* const* kernel_array, const Variable* variables, size_t 
 // outlive the process. False: too many.
 bool AnswerVariable(const char* name, const char* value) noexcept;
 
+// A variable of the program. What its getenv returns; or, once UseCopyOfEnvironment was called, what the copy
+// has: in a process that has run for a while, other threads may change the environment at any moment.
+const char* ReadVariable(const char* name) noexcept;
+// `variables`: "NAME=value", ended by null; they outlive the process. Before any other thread of ours runs.
+void UseCopyOfEnvironment(const char* const* variables) noexcept;
+
 // What the program's own getenv returns, else the answer.
 char* AnsweringGetenv(const char* name) noexcept;
 

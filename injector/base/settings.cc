@@ -61,7 +61,7 @@ void Settings::Reject(size_t index, const char* remedy) noexcept {
   set_[index] = false;
 }
 
-void Settings::Read(const char* const* environment, const char* const* overrides) noexcept {
+void Settings::Read(const char* const* environment) noexcept {
   *this = Settings{};
   for (size_t i = 0; i < kSettingCount; ++i) {
     const settings::Setting& setting = settings::kSettings[i];
@@ -71,11 +71,6 @@ void Settings::Read(const char* const* environment, const char* const* overrides
         setting.default_text.size() < sizeof(text) - 1 ? setting.default_text.size() : sizeof(text) - 1);
     if (setting.kind != settings::Kind::kText && !ParseNumber(text, &numbers_[i])) numbers_[i] = 0;
   }
-  ApplyAll(environment);
-  ApplyAll(overrides);
-}
-
-void Settings::ApplyAll(const char* const* environment) noexcept {
   if (environment == nullptr) return;
   for (; *environment != nullptr; ++environment) {
     const char* entry = *environment;

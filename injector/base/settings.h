@@ -25,9 +25,8 @@ consteval size_t SettingIndex(std::string_view name) {
 
 class Settings {
  public:
-  // Reads `environment` (as environ: "NAME=value", ended by null). `overrides`, of the same form, or null:
-  // what it names stands instead of the environment's value.
-  void Read(const char* const* environment, const char* const* overrides = nullptr) noexcept;
+  // Reads `environment` (as environ: "NAME=value", ended by null).
+  void Read(const char* const* environment) noexcept;
 
   // Values of kNumber and kFlag settings. IsSet says whether the environment gave a good value.
   int64_t Number(size_t index) const noexcept { return numbers_[index]; }
@@ -56,7 +55,6 @@ class Settings {
  private:
   void NoteRejected(size_t index, const char* value, const char* remedy) noexcept;
   void Apply(size_t index, const char* value) noexcept;
-  void ApplyAll(const char* const* environment) noexcept;
 
   int64_t numbers_[kSettingCount] = {};
   char texts_[kSettingCount][kMaxSettingText] = {};  // of every kind, as given

@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <string_view>
 
+#include "injector/base/environment.h"
 #include "injector/base/own_descriptor.h"
 #include "injector/base/text.h"
 #include "proto/launchers.h"
@@ -47,8 +47,6 @@ void CopyText(char* out, size_t capacity, const char* text) noexcept {
   std::memcpy(out, text, length);
   out[length] = '\0';
 }
-
-const char* Getenv(const char* name) { return getenv(name); }
 
 }  // namespace
 
@@ -122,8 +120,8 @@ void FindRun(EnvironmentLookup lookup, const ProcessIds& ids, Identity* identity
 
 void FindIdentity(Identity* identity) noexcept {
   *identity = Identity{};
-  FindRank(Getenv, identity);
-  FindRun(Getenv, {.parent = getppid(), .session = getsid(0), .group = getpgrp()}, identity);
+  FindRank(ReadVariable, identity);
+  FindRun(ReadVariable, {.parent = getppid(), .session = getsid(0), .group = getpgrp()}, identity);
   if (gethostname(identity->host, sizeof(identity->host) - 1) != 0) identity->host[0] = '\0';
   identity->pid = static_cast<uint32_t>(getpid());
   identity->uid = static_cast<uint32_t>(geteuid());

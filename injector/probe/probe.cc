@@ -64,8 +64,8 @@ Probe* probe = nullptr;
 // What AttachProbe was called with, and what became of it.
 struct Attachment {
   bool attached = false;
-  char text[4096] = {};
-  const char* overrides[wire::kMostAttachSettings + 1] = {};  // in `text`, ended by null
+  char text[wire::kMostAttachBytes] = {};
+  const char* variables[wire::kMostAttachVariables + 1] = {};  // in `text`, ended by null
   wire::AttachResult result = wire::AttachResult::kRecording;
 };
 constinit Attachment attachment{};
@@ -84,12 +84,12 @@ const char* LibraryPath() noexcept {
 }
 
 bool AllowedInSandbox() noexcept {
-  const char* value = getenv("GPUPROBE_IN_SANDBOX");
+  const char* value = ReadVariable("GPUPROBE_IN_SANDBOX");
   return value != nullptr && std::strcmp(value, "1") == 0;
 }
 
 bool Disabled() noexcept {
-  const char* value = getenv("GPUPROBE_DISABLE");
+  const char* value = ReadVariable("GPUPROBE_DISABLE");
   return value != nullptr && std::strcmp(value, "1") == 0;
 }
 
@@ -105,21 +105,21 @@ void SayUnlessAttached(std::string_view line) noexcept {
 }
 
 // Copies the texts, because the caller's memory does not outlive its call. False: they do not fit.
-bool TakeSettings(const char* settings) noexcept {
+bool TakeVariables(const char* given) noexcept {
   size_t used = 0;
   size_t count = 0;
-  for (; *settings != '\0'; settings += std::strlen(settings) + 1) {
-    const size_t bytes = std::strlen(settings) + 1;
-    if (count == wire::kMostAttachSettings || bytes > sizeof(attachment.text) - used) return false;
-    std::memcpy(attachment.text + used, settings, bytes);
-    attachment.overrides[count++] = attachment.text + used;
+  for (; *given != '\0'; given += std::strlen(given) + 1) {
+    const size_t bytes = std::strlen(given) + 1;
+    if (count == wire::kMostAttachVariables || bytes > sizeof(attachment.text) - used) return false;
+    std::memcpy(attachment.text + used, given, bytes);
+    attachment.variables[count++] = attachment.text + used;
     used += bytes;
   }
   return true;
 }
 
 bool Preloaded() noexcept {
-  const char* value = getenv("LD_PRELOAD");
+  const char* value = ReadVariable("LD_PRELOAD");
   return value != nullptr && std::strstr(value, "libgpuprobe") != nullptr;
 }
 
@@ -172,8 +172,8 @@ void ReportSettings(const Settings& settings, const Identity& identity) noexcept
 
 // True when there is, or will be, a collector.
 bool FindCollector(Probe& p) noexcept {
-  p.places = FindSocketPlaces(p.settings.Text(SettingIndex("GPUPROBE_SOCKET")), getenv("XDG_RUNTIME_DIR"),
-                              geteuid());
+  p.places = FindSocketPlaces(p.settings.Text(SettingIndex("GPUPROBE_SOCKET")),
+                              ReadVariable("XDG_RUNTIME_DIR"), geteuid());
   if (p.places.configured && p.places.count == 0) {
     CountSelf(SelfCounter::kConnectFailures);
     Refuse(wire::AttachResult::kNoCollector);
@@ -278,7 +278,7 @@ bool MapAll(Probe& p) noexcept {
 
 // Everything up to the point from which nothing can fail any more but the thread.
 bool Assemble(Probe& p) noexcept {
-  p.settings.Read(environ, attachment.attached ? attachment.overrides : nullptr);
+  p.settings.Read(attachment.attached ? attachment.variables : environ);
   FindIdentity(&p.identity);
   recording = ChooseRecording(&p.settings, p.identity, NowNs());
   step_gate.Init(ChooseSteps(&p.settings));
@@ -402,17 +402,22 @@ void StartProbe() noexcept {
   RunWithRoom(StartOnce);
 }
 
-wire::AttachResult AttachProbe(const char* settings) noexcept {
-  if (Disabled()) return wire::AttachResult::kDisabled;
-  if (!AllowedInSandbox() && IsInSandbox()) return wire::AttachResult::kSandbox;
+wire::AttachResult AttachProbe(const char* variables) noexcept {
   if (!Transition(LifecycleState::kOff, LifecycleState::kStarting)) return wire::AttachResult::kStartedBefore;
   attachment = Attachment{};
   attachment.attached = true;
-  if (!TakeSettings(settings)) {
-    Transition(LifecycleState::kStarting, LifecycleState::kOff);
-    return wire::AttachResult::kNoMemory;
+  if (TakeVariables(variables)) {
+    UseCopyOfEnvironment(attachment.variables);
+  } else {
+    Refuse(wire::AttachResult::kNoMemory);
   }
-  StartOnce();  // the thread that was made for this has the usual stack
+  if (Disabled()) Refuse(wire::AttachResult::kDisabled);
+  if (!AllowedInSandbox() && IsInSandbox()) Refuse(wire::AttachResult::kSandbox);
+  if (attachment.result == wire::AttachResult::kRecording) {
+    StartOnce();  // the thread that was made for this has the usual stack
+  } else {
+    Transition(LifecycleState::kStarting, LifecycleState::kOff);
+  }
   return attachment.result;
 }
 

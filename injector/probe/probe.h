@@ -16,8 +16,9 @@ void AnnounceLibrary(char* const* kernel_environment) noexcept;
 // Starts everything, once; later calls return at once.
 void StartProbe() noexcept;
 
-// The same in a process that has used CUDA for a while, on a thread that is not the program's. `settings`, as
-// wire::kAttachEntry describes, override the process's environment. Prints nothing, and starts no collector.
-wire::AttachResult AttachProbe(const char* settings) noexcept;
+// The same in a process that has used CUDA for a while, on a thread that is not the program's. `variables`,
+// as wire::kAttachEntry describes, stand for the process's environment. Prints nothing, and starts no
+// collector.
+wire::AttachResult AttachProbe(const char* variables) noexcept;
 
 }  // namespace gpuprobe::injector

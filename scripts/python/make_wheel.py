@@ -56,9 +56,11 @@ def main():
                 shared = place.startswith(SHARED)
                 with open(target, "rb") as file:
                     add(os.path.join(f"gpuprobe-{version}.data/data" if shared else "gpuprobe/tree", place), file.read(), stat.S_IMODE(os.stat(target).st_mode))
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "README.md"), encoding="utf-8") as file:
+            description = file.read().split("\n![")[0]  # what follows leads to files that are not there
         add(f"{info}/METADATA", "\n".join((
             "Metadata-Version: 2.1", "Name: gpuprobe", f"Version: {version}", "Summary: Profiles distributed GPU training without changing the program",
-            "License: Apache-2.0", "Requires-Python: >=3.7", "")).encode())
+            "Author: The gpuprobe authors", "License: Apache-2.0", "Requires-Python: >=3.7", "Description-Content-Type: text/markdown", "", description)).encode())
         add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: gpuprobe\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
         add(f"{info}/entry_points.txt", b"[console_scripts]\ngpuprobe = gpuprobe:main\n")
         record = f"{info}/RECORD"

@@ -234,6 +234,16 @@ class Unharmed(AttachTest):
                     self.assertIn(finished.returncode, (0, REFUSED), str(finished))
                     self.assert_unharmed(target, 2500)
 
+    @hazard("attached to while a thread changes the environment all the time", sees="same result and status", counted="recorded from then on, with the rank that the environment says now")
+    def test_a_thread_changes_the_environment(self):
+        for round_ in range(10):
+            target = self.start_target(1500, "environment")
+            out = self.path(f"out-{round_}")
+            finished = self.attach(target.pid, "--out", out, "--for", "0.2")
+            self.assertEqual(finished.returncode, 0, str(finished))
+            self.assert_unharmed(target, 1500)
+            self.assertEqual([rank["rank"] for rank in self.report(out)["ranks"]], [3])
+
     @hazard("`gpuprobe attach` is killed at any moment", sees="same result and status", counted="recording ends by itself")
     def test_attach_is_killed_at_any_moment(self):
         for round_ in range(15):

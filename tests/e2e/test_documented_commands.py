@@ -15,7 +15,7 @@ NOT_RUN = {
     "nvidia-smi": "needs a GPU", "ibstat": "needs an InfiniBand adapter", "torchrun": "needs PyTorch and a GPU", "python3 -c \"import torch": "needs PyTorch",
     "srun": "needs Slurm; e2e.run_ranks has it", "mpirun": "e2e.run_ranks has it", "kill": "needs a process that is stopped",
     "dmesg": "needs root", "chronyc": "needs chronyd", "journalctl": "needs systemd", "top -H": "the host's own tool", "cat /sys/fs/cgroup": "the host's own file",
-    "xdg-open": "needs a desktop", "pip install": "e2e.packages installs it", "apt install": "e2e.packages installs it", "scripts/install-deps.sh": "installs packages",
+    "xdg-open": "needs a desktop", "pip install": "e2e.packages installs it", "apt install": "e2e.packages installs it", "scripts/install-deps.sh": "installs packages", "scripts/package.sh": "e2e.packages runs what it makes",
     "cmake": "e2e.install installs the build; the rest made it", "export": "sets a variable for the reader's shell",
     "gpuprobe doctor": "its exit status is what it says of the machine: e2e.doctor",
     "gpuprobe attach": "needs a program that runs: e2e.attach", "gpuprobe detach": "as attach",

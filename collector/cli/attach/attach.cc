@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/cli/attach/injection.h"
 #include "collector/cli/attach/refusals.h"
+#include "collector/cli/attach/variables.h"
 #include "collector/cli/beside.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
@@ -109,7 +110,7 @@ class Attaching {
       : thread_([this, pids = std::move(pids), library = std::move(library), settings = std::move(settings)] {
           for (const int pid : pids) {
             if (stopped_) break;
-            const absl::Status status = Inject(pid, library, settings);
+            const absl::Status status = Inject(pid, library, VariablesFor(pid, settings));
             if (status.ok()) {
               ++attached_;
             } else {

@@ -290,7 +290,7 @@ struct Plan {
   StubData data;
   uint64_t at = 0;
   std::string library;
-  std::string settings;
+  std::string variables;
 };
 
 bool WaitsAsBefore(const stacks::ProcessMemory& memory, const ParkedThread& thread,
@@ -311,7 +311,7 @@ bool LeadToStub(pid_t pid, const ParkedThread& thread, Plan plan) {
   if (!stopped.stopped() || !stopped.Read(registers) || !WaitsAsBefore(memory, thread, registers) ||
       !TakeRegisters(memory, registers, plan.data))
     return false;
-  const std::string stub = MakeStub(plan.data, plan.at, plan.library, wire::kAttachEntry, plan.settings);
+  const std::string stub = MakeStub(plan.data, plan.at, plan.library, wire::kAttachEntry, plan.variables);
   if (!IsFree(memory, plan.at, stub.size()) || !stopped.WriteCode(pid, plan.at, stub)) return false;
   registers.rip = plan.at;
   registers.rax = 0;
@@ -482,19 +482,19 @@ class Watch {
 
 }  // namespace
 
-absl::Status Inject(pid_t pid, const std::string& library, const std::vector<std::string>& settings) {
+absl::Status Inject(pid_t pid, const std::string& library, const std::vector<std::string>& variables) {
   const OneAtATime alone(pid);
   if (!alone.held()) return absl::UnavailableError("another gpuprobe attach is at work on it; try again");
   const stacks::ProcessMemory memory(pid);
   const Layout layout = ReadLayout(pid);
   Plan plan;
   plan.library = library;
-  for (const std::string& setting : settings) plan.settings.append(setting).push_back('\0');
+  for (const std::string& variable : variables) plan.variables.append(variable).push_back('\0');
   if (!HasVectorSave()) return absl::UnimplementedError("this processor has no XSAVE");
   if (!FindFunctions(memory, layout, plan.data))
     return absl::FailedPreconditionError(
         "its C library does not export what is needed (glibc's pthread_create and dlopen)");
-  const size_t size = MakeStub(plan.data, 0, library, wire::kAttachEntry, plan.settings).size();
+  const size_t size = MakeStub(plan.data, 0, library, wire::kAttachEntry, plan.variables).size();
   const std::optional<uint64_t> room = FindRoom(memory, layout, size);
   if (!room.has_value())
     return absl::ResourceExhaustedError(
@@ -518,7 +518,7 @@ absl::Status Inject(pid_t pid, const std::string& library, const std::vector<std
 #else
 
 absl::Status Inject(pid_t /*pid*/, const std::string& /*library*/,
-                    const std::vector<std::string>& /*settings*/) {
+                    const std::vector<std::string>& /*variables*/) {
   return absl::UnimplementedError("attaching works on x86-64 only; start the program under gpuprobe run");
 }
 

@@ -16,8 +16,9 @@
 
 namespace gpuprobe::cli::attach {
 
-// `library`: a path in the process's own mount namespace. `settings`: "NAME=value". OK: it records. Else the
-// reason, with the remedy; the process goes on as before.
-absl::Status Inject(pid_t pid, const std::string& library, const std::vector<std::string>& settings);
+// `library`: a path in the process's own mount namespace. `variables`: "NAME=value", which the library takes
+// for the process's environment. OK: it records. Else the reason, with the remedy; the process goes on as
+// before.
+absl::Status Inject(pid_t pid, const std::string& library, const std::vector<std::string>& variables);
 
 }  // namespace gpuprobe::cli::attach

@@ -58,7 +58,7 @@ asm(R"(
   .set d_dlerror, gpuprobe_stub_end + 208
   .set d_library, gpuprobe_stub_end + 216
   .set d_entry, gpuprobe_stub_end + 224
-  .set d_settings, gpuprobe_stub_end + 232
+  .set d_variables, gpuprobe_stub_end + 232
   .set d_pause, gpuprobe_stub_end + 240
 
 gpuprobe_stub_begin:
@@ -165,7 +165,7 @@ gpuprobe_stub_begin:
   cmpl  $0, s_cancel(%rbx)
   jne   .Lcancelled
   movl  $1, s_progress(%rbx)
-  mov   d_settings(%rip), %rdi
+  mov   d_variables(%rip), %rdi
   call  *%rax
   mov   %eax, s_answer(%rbx)
   movl  $2, s_progress(%rbx)
@@ -229,7 +229,7 @@ extern const char gpuprobe_stub_end[];    // NOLINT(readability-identifier-namin
 namespace gpuprobe::cli::attach {
 
 std::string MakeStub(StubData data, uint64_t at, const std::string& library, const std::string& entry,
-                     const std::string& settings) {
+                     const std::string& variables) {
   std::string stub(gpuprobe_stub_begin, gpuprobe_stub_end);
   std::string texts;
   const auto place = [&](const std::string& text) {
@@ -239,7 +239,7 @@ std::string MakeStub(StubData data, uint64_t at, const std::string& library, con
   };
   data.library = place(library);
   data.entry = place(entry);
-  data.settings = place(settings);
+  data.variables = place(variables);
   stub.append(reinterpret_cast<const char*>(&data), sizeof data);
   stub += texts;
   stub.resize((stub.size() + 7) / 8 * 8);
@@ -253,7 +253,7 @@ std::string MakeStub(StubData data, uint64_t at, const std::string& library, con
 namespace gpuprobe::cli::attach {
 
 std::string MakeStub(StubData /*data*/, uint64_t /*at*/, const std::string& /*library*/,
-                     const std::string& /*entry*/, const std::string& /*settings*/) {
+                     const std::string& /*entry*/, const std::string& /*variables*/) {
   return "";
 }
 

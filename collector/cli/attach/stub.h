@@ -52,7 +52,7 @@ struct StubData {
   // Addresses of texts, which follow.
   uint64_t library = 0;
   uint64_t entry = 0;
-  uint64_t settings = 0;
+  uint64_t variables = 0;
   timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
 };
 
@@ -82,6 +82,6 @@ struct RegionState {
 
 // The stub's code, and `data` with the texts behind it, for the address `at`.
 std::string MakeStub(StubData data, uint64_t at, const std::string& library, const std::string& entry,
-                     const std::string& settings);
+                     const std::string& variables);
 
 }  // namespace gpuprobe::cli::attach

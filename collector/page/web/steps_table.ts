@@ -49,6 +49,7 @@ export function stepsTable(data: Data, store: Store): HTMLElement | null {
     plural(steps.count, 'step'), steps.warmup_count > 0 ? `${plural(steps.warmup_count, 'warm-up step')} excluded` : '',
     `boundaries from ${steps.source}, confidence ${steps.confidence.toFixed(2)}`,
     steps.incomplete_count > 0 ? `records missing in ${steps.incomplete_count} of them, which are ${steps.estimated ? 'estimated' : 'excluded'}` : '',
+    data.report.communication.pipeline ? `waiting for other stages ${duration(data.report.communication.pipeline.bubble * steps.time_ns.mean)} (the pipeline's bubble, part of exposed communication and idle)` : '',
     idle.length > 0 ? `idle: ${idle.join(', ')}` : '',
     steps.overlap_efficiency !== null ? `overlap efficiency ${percent(steps.overlap_efficiency)}` : '',
     phases.length > 0 ? `phases (${steps.phases[0].source}): ${phases.join(', ')}` : ''];

@@ -390,7 +390,7 @@ bool PluginOnLoaderPath() noexcept {
   for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"}) {
     if (Readable(folder)) return true;
   }
-  const char* path = getenv("LD_LIBRARY_PATH");
+  const char* path = ReadVariable("LD_LIBRARY_PATH");
   while (path != nullptr && *path != '\0') {
     const char* end = strchrnul(path, ':');
     if (Readable({path, static_cast<size_t>(end - path)})) return true;
@@ -400,7 +400,7 @@ bool PluginOnLoaderPath() noexcept {
 }
 
 bool IsSet(const char* variable) noexcept {
-  const char* value = getenv(variable);
+  const char* value = ReadVariable(variable);
   return value != nullptr && *value != '\0';
 }
 

@@ -4,7 +4,8 @@
 // Modes add threads: `waits`: in each kind of system call that may be interrupted, whose results are checked;
 // `registers`: one that waits with known values in its registers; `malloc`, `dlopen`: in these all the time;
 // `handlers`: in a signal handler that sleeps. `busy`: the main thread never waits. `limited`: it may not
-// have another thread. `forks`: children come and go. `ready FILE`: the file is made once all threads run.
+// have another thread. `forks`: children come and go. `environment`: it calls itself rank 3, and a thread changes
+// variables all the time. `ready FILE`: the file is made once all threads run.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -259,6 +260,15 @@ void Forks() {
   }
 }
 
+// The array grows and shrinks, so that it is moved about.
+void ChangesEnvironment() {
+  const std::string value(64, 'x');
+  while (!over) {
+    for (int i = 0; i < 300; ++i) setenv(("ATTACH_TARGET_" + std::to_string(i)).c_str(), value.c_str(), 1);
+    for (int i = 0; i < 300; ++i) unsetenv(("ATTACH_TARGET_" + std::to_string(i)).c_str());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -266,6 +276,7 @@ int main(int argc, char** argv) {
   if (launches < 1) return 2;
   bool busy = false;
   bool limited = false;
+  bool changes = false;
   std::string ready;
   std::vector<std::thread> threads;
   // Before CUDA makes threads of its own: the first that waits is the one that is used.
@@ -282,8 +293,10 @@ int main(int argc, char** argv) {
     if (mode == "forks") threads.emplace_back(Forks);
     if (mode == "busy") busy = true;
     if (mode == "limited") limited = true;
+    if (mode == "environment") changes = true;
     if (mode == "ready" && i + 1 < argc) ready = argv[++i];
   }
+  if (changes) setenv("RANK", "3", 1);
   int* counter = nullptr;
   CHECK_CUDA(cudaMalloc(&counter, sizeof(int)));
   uint64_t sum = 0;
@@ -292,6 +305,7 @@ int main(int argc, char** argv) {
     if (i == 10) {  // by now CUDA has made its threads
       const rlimit one{1, 1};
       if (limited) setrlimit(RLIMIT_NPROC, &one);
+      if (changes) threads.emplace_back(ChangesEnvironment);
       if (!ready.empty()) close(open(ready.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666));
     }
     sum = (sum ^ static_cast<uint64_t>(i)) * 1099511628211U;

@@ -40,19 +40,6 @@ TEST(Settings, ValuesOfTheEnvironmentAreTaken) {
   EXPECT_FALSE(settings.Flag(SettingIndex("GPUPROBE_AUTOSTART")));
 }
 
-TEST(Settings, OverridesStandInsteadOfTheEnvironment) {
-  const char* environment[] = {"GPUPROBE_SOCKET=/x/y", "GPUPROBE_FLUSH_MS=10", "GPUPROBE_BUFFERS=many",
-                               nullptr};
-  const char* overrides[] = {"GPUPROBE_SOCKET=/z", "GPUPROBE_AUTOSTART=0", "GPUPROBE_BUFFERS=8", nullptr};
-  Settings settings;
-  settings.Read(environment, overrides);
-  EXPECT_STREQ(settings.Text(SettingIndex("GPUPROBE_SOCKET")), "/z");
-  EXPECT_EQ(settings.Number(SettingIndex("GPUPROBE_FLUSH_MS")), 10);
-  EXPECT_EQ(settings.Number(SettingIndex("GPUPROBE_BUFFERS")), 8);
-  EXPECT_FALSE(settings.Flag(SettingIndex("GPUPROBE_AUTOSTART")));
-  EXPECT_EQ(settings.rejected(), 1);
-}
-
 TEST(Settings, BadValuesKeepTheDefaultAndAreCounted) {
   const std::string too_long = "GPUPROBE_OUT=" + std::string(5000, 'x');
   const char* environment[] = {
