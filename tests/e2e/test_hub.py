@@ -78,7 +78,7 @@ class Hub(hub_job.HubJob):
 
         def documents():
             report = json.loads(self.run_on("n2", ["/usr/bin/python3", "-c", fetch, f"http://n1{url}/api/report", TOKEN]).stdout)
-            return {rank["host"] for rank in report["ranks"]} == {"n1", "n2"} and report
+            return {rank["host"] for rank in report["ranks"] if rank["kernels"]["count"] > 0} == {"n1", "n2"} and len(report["ranks"]) == 4 and report
         report = harness.wait_until(documents, "all hosts in the documents")
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1, 2, 3])
         served = self.run_on("n2", [GPUPROBE, "report", f"http://n1{url}"], env={"GPUPROBE_HTTP_TOKEN": TOKEN})

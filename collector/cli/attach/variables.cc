@@ -76,7 +76,8 @@ Variables EnvironmentNow(pid_t pid) {
 bool HasPluginOnItsPath(const Variables& all) {
   const auto path = all.find("LD_LIBRARY_PATH");
   if (path == all.end()) return false;
-  for (const std::string_view folder : absl::StrSplit(path->second, ':', absl::SkipEmpty())) {
+  const std::vector<std::string> folders = absl::StrSplit(path->second, ':', absl::SkipEmpty());
+  for (const std::string& folder : folders) {
     std::error_code error;
     if (std::filesystem::exists(absl::StrCat(folder, "/libnccl-profiler.so"), error)) return true;
   }
