@@ -12,7 +12,7 @@ __attribute__((visibility("default"))) int InitializeInjection() noexcept {
 }
 
 // Called by `gpuprobe attach`, once, on a thread that it has made for this and that has all signals blocked.
-// Returns a number of proto/attach.h.
+// Returns a number of proto/attach.h. NOLINTNEXTLINE(readability-identifier-naming): what it is exported as
 __attribute__((visibility("default"))) int gpuprobe_attach(const char* variables) noexcept {
   return static_cast<int>(gpuprobe::injector::AttachProbe(variables));
 }

@@ -4,8 +4,8 @@
 // Modes add threads: `waits`: in each kind of system call that may be interrupted, whose results are checked;
 // `registers`: one that waits with known values in its registers; `malloc`, `dlopen`: in these all the time;
 // `handlers`: in a signal handler that sleeps. `busy`: the main thread never waits. `limited`: it may not
-// have another thread. `forks`: children come and go. `environment`: it calls itself rank 3, and a thread changes
-// variables all the time. `ready FILE`: the file is made once all threads run.
+// have another thread. `forks`: children come and go. `environment`: it calls itself rank 3, and a thread
+// changes variables all the time. `ready FILE`: the file is made once all threads run.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <fcntl.h>
