@@ -26,6 +26,7 @@ enum class AttachResult : int32_t {
   kCuptiRefused = 8,   // any other error of CUPTI's
   kNoThread = 9,       // the process cannot have another one
   kNotThisRank = 10,   // GPUPROBE_RANKS leaves it out
+  kTooLong = 11,       // the variables do not fit
 };
 
 }  // namespace gpuprobe::wire

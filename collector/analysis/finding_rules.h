@@ -79,6 +79,8 @@ std::vector<FindingRule> OptionRules();
 std::vector<FindingRule> RankRules();
 std::vector<FindingRule> StepRules();
 
+// Steps after the warm-up; 0 without steps.
+uint64_t SteadySteps(const Report& report);
 // "39 steps"; "1,237 steps that all ranks reported (3,640 in all)" where others could not be compared.
 std::string ComparedSteps(const Report& report, uint64_t compared);
 

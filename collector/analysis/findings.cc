@@ -87,11 +87,14 @@ std::string HoldsUpText() {
       Ratio(t::kWaitedOfTwoRatio), Share(t::kWaitedStepShare), Share(t::kSlowStageStepShare));
 }
 
+uint64_t SteadySteps(const Report& report) {
+  if (!report.steps.has_value()) return 0;
+  return report.steps->count - std::min(report.steps->warmup_count, report.steps->count);
+}
+
 std::string ComparedSteps(const Report& report, uint64_t compared) {
   constexpr double kNearlyAll = 0.99;
-  const uint64_t all = report.steps.has_value()
-                           ? report.steps->count - std::min(report.steps->warmup_count, report.steps->count)
-                           : 0;
+  const uint64_t all = SteadySteps(report);
   if (static_cast<double>(compared) >= kNearlyAll * static_cast<double>(all))
     return absl::StrCat(Count(compared), " steps");
   return absl::StrCat(Count(compared), " steps that all ranks reported (", Count(all), " in all)");
@@ -107,8 +110,8 @@ std::vector<Finding> FindingsOf(const Report& report) {
       f.id = rule.id;
       f.severity = rule.severity;
       if (stands_still && f.cost_ns_per_step.has_value())
-        absl::StrAppend(&f.evidence, f.evidence.empty() ? "" : " ", "Measured in the ",
-                        report.steps->count - report.steps->warmup_count, " steps before the hang.");
+        absl::StrAppend(&f.evidence, f.evidence.empty() ? "" : " ", "Measured in the ", SteadySteps(report),
+                        " steps before the hang.");
     }
   }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {

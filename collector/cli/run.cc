@@ -63,8 +63,7 @@ constexpr milliseconds kStragglerWait{5000};
 constexpr milliseconds kCheckEvery{200};
 
 struct RunOptions {
-  std::string out;
-  std::string name;                     // of the run directory where --out was not given
+  PlaceOption place;
   std::string out_of_all_hosts;         // empty: the job is on one host, or --out was not given
   std::optional<hub::Meeting> meeting;  // of the hosts
   KeepOption keep;
@@ -238,9 +237,9 @@ int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::s
   if (!listening.ok()) return Fail(kRun, listening.status(), kOwnFailure);
   recording::LivePage page(*std::move(listening), command);
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder =
-      recording::Recorder::Create(options.out, options.keep.bytes);
+      recording::Recorder::Create(options.place.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kRun, recorder.status(), kOwnFailure);
-  (*recorder)->SetName(options.name);
+  (*recorder)->SetName(options.place.name);
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
   std::optional<recording::AllHosts> hosts;
   if (!options.out_of_all_hosts.empty() || options.meeting.has_value()) {
@@ -309,7 +308,7 @@ RankMeeting MeetOtherRanks(const std::string& out) {
 
 CommandEnd Supervise(const std::vector<std::string>& command, const std::string& library,
                      const RunOptions& options) {
-  RankMeeting meeting = MeetOtherRanks(options.out);
+  RankMeeting meeting = MeetOtherRanks(options.place.out);
   const auto environment = [&](const std::string& socket, bool say) {
     auto variables = ProbeEnvironment(library, socket, MayPreload(command, options.no_preload, say));
     variables.insert(variables.end(), options.environment.begin(), options.environment.end());
@@ -338,11 +337,7 @@ int RunMain(const Arguments& arguments) {
   CLI::App app("Runs a command under the probe; its streams, signals and exit code pass through unchanged",
                "gpuprobe run");
   RunOptions options;
-  auto* const out = app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]")
-                        ->check(NotEmpty());
-  app.add_option("--name", options.name, "name of the run in the default of --out [the program's]")
-      ->check(NotEmpty())
-      ->excludes(out);
+  options.place.AddTo(app);
   options.keep.AddTo(app);
   options.rank_options.AddTo(app);
   options.marker.AddTo(app);
@@ -381,8 +376,8 @@ int RunMain(const Arguments& arguments) {
   if (!meeting.ok()) return Fail(kRun, meeting.status(), kUsage);
   options.meeting = *std::move(meeting);
   if (spans_hosts) {
-    options.out_of_all_hosts = options.out;
-    if (!options.out.empty()) options.out = recording::FolderOfThisHost(options.out);
+    options.out_of_all_hosts = options.place.out;
+    if (!options.place.out.empty()) options.place.out = recording::FolderOfThisHost(options.place.out);
   }
   auto environment = options.steps.Environment(options.marker.marker);
   if (!environment.ok()) return Fail(kRun, std::string(environment.status().message()), kUsage);

@@ -8,6 +8,14 @@
 
 namespace gpuprobe::cli {
 
+void PlaceOption::AddTo(CLI::App& app) {
+  auto* const directory =
+      app.add_option("--out", out, "run directory [gpuprobe-runs/<UTC time>-<name>]")->check(NotEmpty());
+  app.add_option("--name", name, "name of the run in the default of --out [the program's]")
+      ->check(NotEmpty())
+      ->excludes(directory);
+}
+
 void KeepOption::AddTo(CLI::App& app) {
   app.add_option(
          "--keep", bytes,

@@ -14,6 +14,14 @@ class App;
 
 namespace gpuprobe::cli {
 
+// --out and --name of the subcommands that record one job.
+struct PlaceOption {
+  std::string out;
+  std::string name;  // in the default of --out
+
+  void AddTo(CLI::App& app);
+};
+
 // --keep of the subcommands that record.
 struct KeepOption {
   static constexpr uint64_t kDefaultBytes = uint64_t{2} << 30;

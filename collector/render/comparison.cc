@@ -215,6 +215,12 @@ Table Findings(const analysis::Comparison& c) {
   return t;
 }
 
+// Beside changes: whatever the test says of these two runs, it has not seen a third.
+constexpr char kCaution[] =
+    "Two runs cannot distinguish a change in the program from one in the machine: if it matters, repeat "
+    "both, "
+    "and also compare identical runs.";
+
 Json SampleOf(const analysis::Sample& s) {
   return {{"steps", s.count}, {"effective", s.effective}, {"mean_ns", s.mean}, {"std_ns", s.std}};
 }
@@ -293,13 +299,7 @@ std::string Changes(const analysis::Comparison& c, const Layout& layout) {
     absl::StrAppend(&out, "\n", layout.Wrap(absl::StrFormat("%2d  ", i + 1), "    ", change.statement));
     if (!change.evidence.empty()) absl::StrAppend(&out, layout.Wrap("    ", "    ", change.evidence));
   }
-  // Whatever the test says of these two runs, it has not seen a third.
-  if (!c.changes.empty())
-    absl::StrAppend(
-        &out, "\n",
-        layout.Wrap("    ", "    ",
-                    "Two runs cannot distinguish a change in the program from one in the machine: if it "
-                    "matters, repeat both, and also compare identical runs."));
+  if (!c.changes.empty()) absl::StrAppend(&out, "\n", layout.Wrap("    ", "    ", kCaution));
   return out;
 }
 
@@ -356,6 +356,7 @@ std::string ComparisonJson(const analysis::Comparison& c, const std::string& a, 
                      {"comparisons", c.comparisons},
                      {"paired", c.paired},
                      {"changes", ChangesOf(c)},
+                     {"caution", c.changes.empty() ? "" : kCaution},
                      {"limits", c.limits},
                      {"per_step", c.per_step},
                      {"steps", parts},

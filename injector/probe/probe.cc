@@ -304,8 +304,8 @@ wire::LoadedBy HowLoaded() noexcept {
   return Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection;
 }
 
-// Whoever attaches wants GPU times, and is told why there are none. At the start of a program the rest is
-// recorded without them.
+// An attached recording without GPU times is of no use, so it is refused with the reason. At the start of a
+// program, the rest is recorded without them.
 wire::AttachResult WhyNoTimes(CuptiSession::StartResult result) noexcept {
   switch (result) {
     case CuptiSession::StartResult::kCapturing:
@@ -409,7 +409,7 @@ wire::AttachResult AttachProbe(const char* variables) noexcept {
   if (TakeVariables(variables)) {
     UseCopyOfEnvironment(attachment.variables);
   } else {
-    Refuse(wire::AttachResult::kNoMemory);
+    Refuse(wire::AttachResult::kTooLong);
   }
   if (Disabled()) Refuse(wire::AttachResult::kDisabled);
   if (!AllowedInSandbox() && IsInSandbox()) Refuse(wire::AttachResult::kSandbox);

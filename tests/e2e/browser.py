@@ -54,6 +54,15 @@ class Chromium:
         self._playwright.stop()
 
 
+class WithChromium:
+    """For a test's class, before its other bases: one browser for all of its tests."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.chromium = Chromium()
+        cls.addClassCleanup(cls.chromium.close)
+
+
 def duration(ns):
     """As collector/analysis/units.cc writes it."""
     for unit, size in (("ns", 1), ("us", 1e3), ("ms", 1e6), ("s", 1e9)):

@@ -332,6 +332,13 @@ class Refused(AttachTest):
         harness.wait_until(lambda: states(pid) == [[b"Z"]], "zombie")
         self.refuse(pid, "it has ended, and its parent has not asked for its status yet")
 
+    @hazard("attach to a program whose main thread has ended while others go on", sees="no difference", counted="one line says so")
+    def test_one_without_its_main_thread(self):
+        program = self.start([sys.executable, "-c", "import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\nctypes.CDLL(None).pthread_exit(None)"])
+        harness.wait_until(lambda: b"Z" in harness.read_proc(program.pid, "stat").rpartition(b")")[2].split()[:1], "end of the main thread")
+        self.refuse(program.pid, "its main thread has ended, and of such a process the kernel shows nothing; start it anew")
+        self.assertTrue(program.alive())
+
     @hazard("attach to a program that a debugger traces", sees="no difference", counted="one line names the tracer")
     def test_one_that_is_traced(self):
         target = self.start_target(3000)

@@ -19,14 +19,7 @@ PACKED = 0.00025  # what packing may change of a cell
 BARS = r"(\d+) (-?[\d.]+ (?:ns|us|ms|s))"
 
 
-class FigurePictures(harness.EndToEndTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.chromium = browser.Chromium()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.chromium.close()
+class FigurePictures(browser.WithChromium, harness.EndToEndTest):
 
     def record(self, scenario, *options):
         out = self.path(f"{scenario}-{len(os.listdir(self.path()))}")

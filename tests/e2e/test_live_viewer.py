@@ -73,12 +73,7 @@ WATCH = """() => {
 }"""
 
 
-class LiveViewer(harness.EndToEndTest):
-
-    @classmethod
-    def setUpClass(cls):
-        cls.chromium = browser.Chromium()
-        cls.addClassCleanup(cls.chromium.close)
+class LiveViewer(browser.WithChromium, harness.EndToEndTest):
 
     def watched(self, width=1360):
         """A collector, a job of 8 ranks that runs as slowly as a real one, and the page that follows it."""

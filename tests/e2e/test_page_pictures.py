@@ -15,14 +15,7 @@ DEVICES = os.path.join(BUILD, "tests", "e2e", "strangers_devices")
 NODE = {"GPUSIM_KERNELS": "MatmulForward=200us;MatmulBackward=400us;AdamUpdate=200us;GemmForward=800us;GemmBackward=1500us;GatherLoss=4ms;FusedAdam=4ms",
         "GPUSIM_LINK": "alpha=10us,beta=100GB/s"}
 
-class PagePictures(harness.EndToEndTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.chromium = browser.Chromium()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.chromium.close()
+class PagePictures(browser.WithChromium, harness.EndToEndTest):
 
     def record(self, *command, ranks=1, until=None):
         """The report of a program, which is ended once `until` is said."""

@@ -234,8 +234,9 @@ std::string LevelsOf(const char* name, const RunSeries& run) {
   const std::optional<LevelChange> change = LevelChangeOf(values, thresholds::kStepLevelRatio);
   if (!change.has_value()) return "";
   const uint64_t from = steps[change->place];
-  return absl::StrCat("Steps of ", name, " take ", Duration(change->before), " up to step ", from - 1,
-                      ", and ", Duration(change->after), " from step ", from, " on.");
+  const char* about = run.block_steps > 1 ? "about " : "";  // it may have changed within a block
+  return absl::StrCat("Steps of ", name, " take ", Duration(change->before), " up to ", about, "step ",
+                      from - 1, ", and ", Duration(change->after), " from ", about, "step ", from, " on.");
 }
 
 // What the means hide: two levels in one run, or steps that depend on each other so much that even their

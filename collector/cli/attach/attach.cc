@@ -17,8 +17,9 @@
 #include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "collector/cli/attach/injection.h"
 #include "collector/cli/attach/refusals.h"
 #include "collector/cli/attach/variables.h"
@@ -59,8 +60,7 @@ constexpr milliseconds kDetachWait{10'000};
 
 struct AttachOptions {
   std::vector<int> pids;
-  std::string out;
-  std::string name;
+  PlaceOption place;
   std::string duration;
   KeepOption keep;
   RankOptions rank_options;
@@ -261,10 +261,10 @@ int Attach(const AttachOptions& options, double seconds) {
   if (!listening.ok()) return Fail(kAttach, listening.status(), kOwnFailure);
   recording::LivePage page(*std::move(listening), {});
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder =
-      recording::Recorder::Create(options.out, options.keep.bytes);
+      recording::Recorder::Create(options.place.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kAttach, recorder.status(), kOwnFailure);
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
-  (*recorder)->SetName(options.name);
+  (*recorder)->SetName(options.place.name);
   (*recorder)->WatchForHangs(
       options.rank_options, [](const std::string& text) { log::SayForPeople(text); },
       render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)));
@@ -302,17 +302,15 @@ int Attach(const AttachOptions& options, double seconds) {
   return code == kDone && refused > 0 ? kOwnFailure : code;
 }
 
-// "30s", "5m", "2h" or seconds.
+// "30s", "5m", "2h" or seconds; 0 of no text.
 std::optional<double> SecondsOf(const std::string& text) {
   if (text.empty()) return 0;
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const std::string unit = end;
-  const double factor = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
   constexpr double kMost = 1e7;
-  const double seconds = number * factor;
-  if (end == text.c_str() || !(seconds > 0) || seconds > kMost) return std::nullopt;
-  return seconds;
+  double seconds = 0;
+  absl::Duration duration;
+  if (!absl::SimpleAtod(text, &seconds) && absl::ParseDuration(text, &duration))
+    seconds = absl::ToDoubleSeconds(duration);
+  return seconds > 0 && seconds <= kMost ? std::optional(seconds) : std::nullopt;
 }
 
 }  // namespace
@@ -328,11 +326,7 @@ int AttachMain(const Arguments& arguments) {
   app.add_option("PID", options.pids, "processes that use CUDA, all ranks of a job together")
       ->required()
       ->check(CLI::PositiveNumber);
-  auto* const out = app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]")
-                        ->check(NotEmpty());
-  app.add_option("--name", options.name, "name of the run in the default of --out [the program's]")
-      ->check(NotEmpty())
-      ->excludes(out);
+  options.place.AddTo(app);
   app.add_option("--for", options.duration, "how long to record, as 30s, 5m or 2h [until Ctrl-C]")
       ->check(CLI::Validator(
           [](const std::string& text) {

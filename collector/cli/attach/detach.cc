@@ -13,6 +13,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "collector/cli/attach/target.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/run_command.h"
@@ -37,16 +38,6 @@ struct Attacher {
   std::vector<std::string> command;
 };
 
-std::vector<pid_t> NumbersIn(const std::string& folder) {
-  std::vector<pid_t> numbers;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    pid_t number = 0;
-    if (absl::SimpleAtoi(it->path().filename().string(), &number)) numbers.push_back(number);
-  }
-  return numbers;
-}
-
 std::vector<Attacher> FindAttachers() {
   std::vector<Attacher> found;
   for (const pid_t pid : NumbersIn("/proc")) {
@@ -57,21 +48,6 @@ std::vector<Attacher> FindAttachers() {
       found.push_back({.pid = pid, .command = std::move(command)});
   }
   return found;
-}
-
-bool Exists(pid_t pid) {
-  const std::string stat = observe::ReadSmallFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
-  const size_t name_end = stat.rfind(')');
-  return name_end != std::string::npos && name_end + 2 < stat.size() && stat[name_end + 2] != 'Z';
-}
-
-bool IsRecorded(pid_t pid) {
-  for (const pid_t tid : NumbersIn(absl::StrCat("/proc/", pid, "/task"))) {
-    if (tid != pid &&
-        observe::ReadSmallFile(absl::StrCat("/proc/", pid, "/task/", tid, "/comm")) == "gpuprobe\n")
-      return true;
-  }
-  return false;
 }
 
 bool HoldsOpen(pid_t pid, const fs::path& directory) {
@@ -92,7 +68,7 @@ bool AwaitUntil(milliseconds limit, const auto& done) {
 }
 
 int DetachProcess(pid_t pid) {
-  if (!Exists(pid)) return Fail(kDetach, absl::StrCat("there is no process ", pid), kOwnFailure);
+  if (HasEnded(pid)) return Fail(kDetach, absl::StrCat("there is no process ", pid), kOwnFailure);
   if (!IsRecorded(pid))
     return Fail(kDetach, absl::StrCat(pid, " is not recorded; nothing to do"), kOwnFailure);
   bool asked = false;
@@ -127,7 +103,7 @@ int DetachRun(const std::string& given) {
     if (kill(attacher.pid, SIGINT) != 0)
       return Fail(kDetach, absl::StrCat("its recorder, pid ", attacher.pid, ", is another user's"),
                   kOwnFailure);
-    if (!AwaitUntil(kReportWait, [&] { return !Exists(attacher.pid); }))
+    if (!AwaitUntil(kReportWait, [&] { return HasEnded(attacher.pid); }))
       return Fail(kDetach,
                   absl::StrCat("its recorder, pid ", attacher.pid, ", has not ended within 2 minutes"),
                   kOwnFailure);

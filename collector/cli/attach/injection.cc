@@ -29,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/cli/attach/parked_thread.h"
 #include "collector/cli/attach/stub.h"
+#include "collector/cli/attach/target.h"
 #include "collector/observe/proc_text.h"
 #include "collector/observe/small_file.h"
 #include "collector/observe/thread_copy.h"
@@ -368,13 +369,6 @@ class OneAtATime {
   bool held_ = false;
 };
 
-bool HasEnded(pid_t pid) {
-  const std::string stat = observe::ReadSmallFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
-  const size_t name_end = stat.rfind(')');
-  return name_end == std::string::npos || name_end + 2 >= stat.size() || stat[name_end + 2] == 'Z' ||
-         stat[name_end + 2] == 'X';
-}
-
 absl::Status WhyRefused(wire::AttachResult answer) {
   using Result = wire::AttachResult;
   switch (answer) {
@@ -406,6 +400,8 @@ absl::Status WhyRefused(wire::AttachResult answer) {
     case Result::kNoThread:
       return absl::ResourceExhaustedError(
           "it cannot have another thread (ulimit -u, or pids.max of its cgroup)");
+    case Result::kTooLong:  // checked before
+      break;
     case Result::kNotThisRank:
       return absl::FailedPreconditionError("GPUPROBE_RANKS leaves its rank out; unset it");
   }
@@ -490,6 +486,10 @@ absl::Status Inject(pid_t pid, const std::string& library, const std::vector<std
   Plan plan;
   plan.library = library;
   for (const std::string& variable : variables) plan.variables.append(variable).push_back('\0');
+  if (variables.size() > wire::kMostAttachVariables || plan.variables.size() >= wire::kMostAttachBytes)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "its GPUPROBE_* variables and those of its launcher take ", plan.variables.size(),
+        " bytes, of which ", wire::kMostAttachBytes, " are possible; unset some GPUPROBE_* here"));
   if (!HasVectorSave()) return absl::UnimplementedError("this processor has no XSAVE");
   if (!FindFunctions(memory, layout, plan.data))
     return absl::FailedPreconditionError(

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <map>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "collector/cli/attach/target.h"
 #include "collector/observe/native_frames.h"
 #include "collector/observe/proc_text.h"
 #include "collector/observe/small_file.h"
@@ -20,8 +19,6 @@
 
 namespace gpuprobe::cli::attach {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kMostThreads = 32;                   // looked at in a round
 constexpr std::chrono::milliseconds kFirstPause{20};  // between rounds; then twice as long each time
@@ -126,13 +123,9 @@ std::optional<ParkedThread> Describe(pid_t tid, const observe::ThreadCopy& copy,
 
 std::vector<pid_t> WaitingThreads(pid_t pid) {
   std::vector<pid_t> tids;
-  std::error_code error;
-  for (fs::directory_iterator it(absl::StrCat("/proc/", pid, "/task"), error), end; !error && it != end;
-       it.increment(error)) {
-    pid_t tid = 0;
-    if (!absl::SimpleAtoi(it->path().filename().string(), &tid)) continue;
-    const auto call =
-        observe::ParseSystemCall(observe::ReadSmallFile(it->path().string() + "/syscall").value_or(""));
+  for (const pid_t tid : ThreadsOf(pid)) {
+    const auto call = observe::ParseSystemCall(
+        observe::ReadSmallFile(absl::StrCat("/proc/", pid, "/task/", tid, "/syscall")).value_or(""));
     if (call.has_value() && MayInterrupt(call->number)) tids.push_back(tid);
   }
   // Helpers before the main thread, on whose time the job depends most.

@@ -14,6 +14,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "collector/cli/attach/target.h"
 #include "collector/cli/doctor/gather.h"
 #include "collector/cli/elf_facts.h"
 #include "collector/cli/preload_check.h"
@@ -41,16 +42,6 @@ struct Target {
 };
 
 std::string Base(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-std::vector<pid_t> ThreadsOf(const std::string& folder) {
-  std::vector<pid_t> threads;
-  std::error_code error;
-  for (fs::directory_iterator it(folder + "/task", error), end; !error && it != end; it.increment(error)) {
-    pid_t tid = 0;
-    if (absl::SimpleAtoi(it->path().filename().string(), &tid)) threads.push_back(tid);
-  }
-  return threads;
-}
 
 std::vector<std::string> MappedFiles(pid_t pid) {
   std::vector<std::string> files;
@@ -95,11 +86,10 @@ Reason WhyNoSuchProcess(const Target& target) {
 }
 
 Reason WhyOfState(const Target& target) {
-  const bool ended = std::all_of(target.threads.begin(), target.threads.end(), [&](pid_t tid) {
-    const char state = StateOf(absl::StrCat(target.folder, "/task/", tid));
-    return state == 'Z' || state == 'X' || state == '\0';
-  });
-  if (ended) return "it has ended, and its parent has not asked for its status yet";
+  if (HasEnded(target.pid)) return "it has ended, and its parent has not asked for its status yet";
+  const char state = StateOf(target.folder);
+  if (state == 'Z')
+    return absl::StrCat("its main thread has ended, and of such a process the kernel shows nothing; ", kAnew);
   const auto status = observe::ParseStatus(observe::ReadSmallFile(target.folder + "/status").value_or(""));
   if (status.has_value() && status->tracer != 0) {
     std::string name =
@@ -107,7 +97,6 @@ Reason WhyOfState(const Target& target) {
     name.pop_back();
     return absl::StrCat("it is traced by ", name, " (pid ", status->tracer, "); end that first");
   }
-  const char state = StateOf(target.folder);
   if (state == 'T' || state == 't')
     return absl::StrCat("it is stopped; continue it first: kill -CONT ", target.pid);
   return std::nullopt;
@@ -150,15 +139,9 @@ Reason WhyOfProgram(const Target& target) {
   return std::nullopt;
 }
 
-bool HasOwnThread(const Target& target) {
-  return std::any_of(target.threads.begin(), target.threads.end(), [&](pid_t tid) {
-    return tid != target.pid &&
-           observe::ReadSmallFile(absl::StrCat(target.folder, "/task/", tid, "/comm")) == "gpuprobe\n";
-  });
-}
-
 Reason WhyOfRecording(const Target& target) {
-  if (HasOwnThread(target)) return "it is recorded already; see it with gpuprobe top, or gpuprobe doctor PID";
+  if (IsRecorded(target.pid))
+    return "it is recorded already; see it with gpuprobe top, or gpuprobe doctor PID";
   if (!Maps(target, "libcuda.so"))
     return Maps(target, "libgpuprobe")
                ? "it waits for the start of CUDA, and is recorded from then on; nothing needs to be done"
@@ -212,7 +195,7 @@ std::optional<std::string> WhyNotAttachable(pid_t pid, const std::string& librar
                                             const std::string& socket_folder) {
   Target target{.pid = pid, .folder = absl::StrCat("/proc/", pid), .threads = {}, .mapped = {}};
   if (Reason why = WhyNoSuchProcess(target); why.has_value()) return why;
-  target.threads = ThreadsOf(target.folder);
+  target.threads = ThreadsOf(pid);
   if (Reason why = WhyOfState(target); why.has_value()) return why;
   target.mapped = MappedFiles(pid);
   if (Reason why = WhyNotPermitted(target); why.has_value()) return why;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collector/model/state/members.h"
+#include "collector/model/steps/step_series.h"
 
 namespace gpuprobe::model {
 
@@ -23,6 +24,11 @@ class TransferSlices {
     uint32_t plans = 0;
     uint64_t transfer_ns = 0;  // sum
 
+    void Join(const Slice& next) {
+      plans += next.plans;
+      transfer_ns += next.transfer_ns;
+    }
+
     template <typename Archive>
     void Visit(Archive& archive) {
       archive.Members(this, plans, transfer_ns);
@@ -31,41 +37,23 @@ class TransferSlices {
 
   // A plan that ended at `end_ns`, of the process's clock; one before the first counts as the first.
   void Add(uint64_t end_ns, uint64_t transfer_ns) {
-    if (slices_.empty()) start_ns_ = end_ns;
-    const uint64_t since_ns = end_ns > start_ns_ ? end_ns - start_ns_ : 0;
-    while (since_ns / width_ns() >= kMost) Halve();
-    const auto place = static_cast<size_t>(since_ns / width_ns());
-    if (slices_.size() <= place) slices_.resize(place + 1);
-    ++slices_[place].plans;
-    slices_[place].transfer_ns += transfer_ns;
+    columns_.At(end_ns / kLeastWidthNs).Join({.plans = 1, .transfer_ns = transfer_ns});
   }
 
-  uint64_t start_ns() const { return start_ns_; }
-  uint64_t width_ns() const { return kLeastWidthNs << doublings_; }
-  const std::vector<Slice>& slices() const { return slices_; }
+  uint64_t start_ns() const { return columns_.first() * kLeastWidthNs; }
+  uint64_t width_ns() const { return kLeastWidthNs << columns_.shift(); }
+  const std::vector<Slice>& slices() const { return columns_.columns(); }
 
  private:
-  void Halve() {
-    for (size_t i = 0; i < slices_.size(); ++i) {
-      const Slice slice = slices_[i];
-      if (i % 2 == 0) slices_[i / 2] = {};
-      slices_[i / 2].plans += slice.plans;
-      slices_[i / 2].transfer_ns += slice.transfer_ns;
-    }
-    slices_.resize((slices_.size() + 1) / 2);
-    ++doublings_;
-  }
-
-  uint64_t start_ns_ = 0;
-  uint32_t doublings_ = 0;
-  std::vector<Slice> slices_;
+  // In the place of steps, least widths since the clock's beginning.
+  StepColumns<Slice, kMost> columns_;
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
     constexpr uint32_t kMostDoublings = 40;
-    archive.Members(this, start_ns_, doublings_, slices_);
-    archive.Require(doublings_ <= kMostDoublings && slices_.size() <= kMost);
+    archive.Members(this, columns_);
+    archive.Require(columns_.shift() <= kMostDoublings);
     if (!archive.ok()) *this = TransferSlices();
   }
 };

@@ -22,10 +22,10 @@
 namespace gpuprobe::model {
 
 // `Column` has Join(const Column& next).
-template <typename Column>
+template <typename Column, size_t kMostColumns = 1024>
 class StepColumns {
  public:
-  static constexpr size_t kMost = 1024;
+  static constexpr size_t kMost = kMostColumns;
 
   // The column of this step. A step before the first one counts as the first one.
   Column& At(uint64_t step) {

@@ -3,6 +3,21 @@
 #include <algorithm>
 
 namespace gpuprobe::model {
+namespace {
+
+template <typename Value>
+void JoinPairs(std::vector<Value>& values, auto join) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i % 2 == 0) {
+      values[i / 2] = values[i];
+    } else {
+      join(values[i / 2], values[i]);
+    }
+  }
+  values.resize((values.size() + 1) / 2);
+}
+
+}  // namespace
 
 void WorkColumns::AddStep(std::span<const StepOperation> own, std::span<const StepPhase> phases,
                           uint64_t step) {
@@ -52,25 +67,12 @@ void WorkColumns::MakeRoom(uint64_t place) {
 }
 
 void WorkColumns::Halve() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (i % 2 == 0) {
-      steps_[i / 2] = steps_[i];
-    } else {
-      steps_[i / 2] += steps_[i];
-    }
-  }
-  steps_.resize((steps_.size() + 1) / 2);
-  for (Row& of : rows_) {
-    std::vector<Cell>& row = of.cells;
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (i % 2 == 0) {
-        row[i / 2] = row[i];
-      } else {
-        row[i / 2].calls += row[i].calls;
-        row[i / 2].time_ns += row[i].time_ns;
-      }
-    }
-    row.resize((row.size() + 1) / 2);
+  JoinPairs(steps_, [](uint32_t& into, uint32_t next) { into += next; });
+  for (Row& row : rows_) {
+    JoinPairs(row.cells, [](Cell& into, const Cell& next) {
+      into.calls += next.calls;
+      into.time_ns += next.time_ns;
+    });
   }
   ++shift_;
 }

@@ -15,7 +15,7 @@ interface Test { difference_ns: number; low_ns: number; high_ns: number; adjuste
 interface Side { calls_per_step: number; mean_ns: number; wait_ns?: number | null }
 interface Work { name: string; a: Side; b: Side; change_ns_per_step: number; low_ns: number; high_ns: number }
 interface Comparison {
-  a: string; b: string; verdict: string; level: number; per_step: boolean; limits: string[]; doubts: {a: string[]; b: string[]};
+  a: string; b: string; verdict: string; caution: string; level: number; per_step: boolean; limits: string[]; doubts: {a: string[]; b: string[]};
   changes: {statement: string; evidence: string; change_ns_per_step: number}[];
   steps: {name: string; a: Sample; b: Sample; test: Test | null; significant: boolean}[];
   ranks: {rank: number; part: string; a: Sample; b: Sample; test: Test | null; differs_from_others: boolean}[];
@@ -76,8 +76,7 @@ function changes(of: Comparison): HTMLElement {
   append(root, [...of.doubts.a.map(doubt => h('p', {class: 'note'}, `A: ${doubt}`)), ...of.doubts.b.map(doubt => h('p', {class: 'note'}, `B: ${doubt}`))]);
   append(root, of.changes.map((change, i) => h('article', {class: 'finding'}, h('span', {class: 'mark', 'aria-hidden': 'true'}, String(i + 1)),
       h('div', {class: 'words'}, h('h3', {}, change.statement), change.evidence ? h('p', {}, change.evidence) : null))));
-  if (of.changes.length > 0)
-    root.append(h('p', {class: 'note'}, 'Two runs cannot distinguish a change in the program from one in the machine: if it matters, repeat both, and also compare identical runs.'));
+  if (of.caution !== '') root.append(h('p', {class: 'note'}, of.caution));
   return root;
 }
 
