@@ -8,8 +8,8 @@ namespace gpuprobe::analysis {
 std::string HostPlaceText(const HostPlaceReport& place) {
   if (place.no_cpu) return "waiting for a CPU";
   if (place.lock_held)
-    return absl::StrCat("waiting for Python's lock (GIL), which another thread holds in ",
-                        PythonPlace(place.python));
+    return absl::StrCat("waiting for Python's lock (GIL), which another thread holds",
+                        place.python.empty() ? "" : absl::StrCat(" in ", PythonPlace(place.python)));
   std::string in = place.call;
   if (in.empty() && place.memory_call) in = "a call that allocates or releases memory";
   if (in.empty() && !place.system_call.empty() && (place.python.empty() || !place.file.empty()))

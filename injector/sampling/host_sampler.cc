@@ -93,7 +93,7 @@ void HostSampler::Look(const std::atomic<bool>& stop, uint64_t monotonic_ns) noe
   uint64_t holder = 0;
   bool works = false;
   bool has_line = false;
-  for (size_t i = 0; i < count && !(works && has_line) && budget_.Allows(); ++i) {
+  for (size_t i = 0; i < count && !(works && has_line); ++i) {
     if (stop.load(std::memory_order_relaxed)) return;
     budget_.TakeSample();
     const Seen seen = Sample(targets[i], now_ns, monotonic_ns, sample);
@@ -104,7 +104,7 @@ void HostSampler::Look(const std::atomic<bool>& stop, uint64_t monotonic_ns) noe
   const bool is_sampled = std::any_of(targets, targets + count,
                                       [&](const Target& target) { return target.python.state == holder; });
   Target other;
-  if (holder == 0 || is_sampled || !budget_.Allows() || !FindHolder(holder, &other)) return;
+  if (holder == 0 || is_sampled || !FindHolder(holder, &other)) return;
   budget_.TakeSample();
   Sample(other, now_ns, monotonic_ns, sample);
 }

@@ -48,7 +48,7 @@ class HostSampler {
   int64_t RestMs(int64_t most_ms) const noexcept;
 
  private:
-  static constexpr size_t kMostTargets = 6;
+  static constexpr size_t kMostTargets = SampleBudget::kMostOfALook - 1;  // and who has Python's lock
   static constexpr int kLooksAtOnce = 64;  // at places of the thread pool
 
   // A thread without a state of its own: it has not called CUDA.

@@ -16,19 +16,23 @@ class SampleBudget {
   static constexpr int64_t kCpuPart = 140;  // of the time that passes: 0.7 %
   static constexpr int64_t kMostCpuNs = 2'000'000;
   static constexpr int64_t kSampleNs = kSecondNs / 90;
-  static constexpr int64_t kMostSamples = 8;
+  static constexpr int64_t kMostSamples = 4;
+  static constexpr int64_t kMostOfALook = 7;  // samples
   static constexpr int64_t kLooksOfMean = 32;
   static constexpr int64_t kMostOfALookNs = 1'000'000;  // of those that search for an interpreter
 
   // The time by a clock that nobody sets.
   void PassUntil(uint64_t now_ns) noexcept;
   bool Allows() const noexcept { return cpu_ns_ > 0 && samples_ns_ >= kSampleNs; }
-  // Until it allows for CPU time.
+  // Until it allows a look.
   uint64_t RestNs() const noexcept {
-    return cpu_ns_ > 0 ? 0 : static_cast<uint64_t>((1 - cpu_ns_) * kCpuPart);
+    const int64_t cpu_rest_ns = cpu_ns_ > 0 ? 0 : (1 - cpu_ns_) * kCpuPart;
+    return static_cast<uint64_t>(std::max({int64_t{0}, cpu_rest_ns, kSampleNs - samples_ns_}));
   }
   // Between looks, if they cost on average what the last ones cost: at this pace the credit lasts.
   uint64_t PaceNs() const noexcept { return static_cast<uint64_t>(mean_cpu_ns_ * kCpuPart); }
+  // At most kMostOfALook times in a look that was allowed. It is not cut short: a thread would be blamed only
+  // because it was looked at first.
   void TakeSample() noexcept { samples_ns_ -= kSampleNs; }
   // What one look cost.
   void TakeCpu(uint64_t ns) noexcept {

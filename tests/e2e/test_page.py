@@ -210,6 +210,12 @@ class Page(unittest.TestCase):
         self.accessible(page)
         page.get_by_role("button", name="Close the chosen kernel").click()
         self.assertEqual(detail.count(), 0)
+        page.keyboard.press("Escape")
+        page.locator("#kernel-table tbody tr", has_text="ncclDevKernel").first.locator("th button").click()
+        page.get_by_text("What communicates is counted by what it carries").wait_for()
+        for row in page.locator("#phases .icicle .row").all():
+            parts = row.locator("> .part")
+            self.assertLessEqual(sum(part.bounding_box()["width"] for part in parts.all()), row.bounding_box()["width"] + 1, "parts are within the whole")
         self.check(page)
 
     def test_two_runs_on_one_page(self):

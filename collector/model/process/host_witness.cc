@@ -57,6 +57,11 @@ HostSample WitnessOf(std::span<const HostSampleRecord> threads, uint32_t launche
   sample.place.task = reads ? HostTask::kLoads : code.task;
   const bool takes_lock = std::any_of(threads.begin(), threads.end(),
                                       [](const HostSampleRecord& r) { return r.call == kTakesLock; });
+  const bool is_seen_at_work = works != waits || IsAtWork(*works);
+  if (takes_lock && !is_seen_at_work) {
+    sample.place = {.kind = HostPlace::Kind::kLockHeld};  // who has it was not seen
+    return sample;
+  }
   if (takes_lock && works->thread != launcher && works->thread != other && inner.at.function != 0)
     sample.place.kind = HostPlace::Kind::kLockHeld;
   sample.place.call = works->call == kTakesLock ? 0 : works->call;

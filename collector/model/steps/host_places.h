@@ -48,7 +48,8 @@ struct HostPlace {
     kCode,
     kNoCpu,       // it could run, and had no processor
     kMemoryCall,  // in a call that allocates or releases memory
-    kLockHeld,    // another thread is there, and has the interpreter's lock, for which this one waits
+    kLockHeld,    // another thread is there, and has the interpreter's lock, for which this one waits; the
+                  // thread may not have been seen
   };
   Kind kind = Kind::kCode;
   HostTask task = HostTask::kUnknown;
@@ -59,7 +60,7 @@ struct HostPlace {
   HostLine own = {};         // the innermost of the program's own
 
   // That a thread sleeps, or runs, says nothing of what for.
-  bool IsNamed() const { return at.function != 0 || call != 0 || file != 0; }
+  bool IsNamed() const { return at.function != 0 || call != 0 || file != 0 || kind == Kind::kLockHeld; }
 
   // NOLINTNEXTLINE(modernize-use-nullptr): the same
   auto operator<=>(const HostPlace&) const = default;

@@ -7,12 +7,18 @@ export interface Block { name: string; ns: number; words: string; css: string; b
 const kLeastShare = 0.005;  // less is too narrow to be seen
 const kLeastNamed = 0.04;   // and less for a name
 
-function draw(one: Block, all: number, parent: number): HTMLElement {
-  const share = parent > 0 ? one.ns / parent : 0;
+// `parent`: what is as wide as the row. Parts that ran at the same time may add up to more than the whole: then they share its width.
+function row(blocks: Block[], all: number, parent: number): HTMLElement {
+  const wide = Math.max(parent, blocks.reduce((sum, one) => sum + one.ns, 0));
+  return h('div', {class: 'row'}, ...blocks.map(one => draw(one, all, wide)));
+}
+
+function draw(one: Block, all: number, wide: number): HTMLElement {
+  const share = wide > 0 ? one.ns / wide : 0;
   return h('div', {class: 'part', style: `width: ${(100 * share).toFixed(2)}%`},
            h('div', {class: `bar ${one.css}`, title: `${one.name}\n${one.words}, ${percent(one.ns / all)}`},
              one.ns < kLeastNamed * all ? '' : `${one.name}  ${percent(one.ns / all)}`),
-           one.below.length > 0 ? h('div', {class: 'row'}, ...one.below.map(below => draw(below, all, one.ns))) : null);
+           one.below.length > 0 ? row(one.below, all, one.ns) : null);
 }
 
 // `title`: of the whole, which takes `ns`.
@@ -24,5 +30,5 @@ export function icicle(title: string, ns: number, blocks: Block[]): HTMLElement 
     return `${names.join(', in ')} ${percent(one.ns / ns)}`;
   });
   return h('div', {class: 'icicle', role: 'img', 'aria-label': `${title}: ${words.join('; ')}`},
-           h('div', {class: 'bar root'}, title), h('div', {class: 'row'}, ...shown.map(one => draw(one, ns, ns))));
+           h('div', {class: 'bar root'}, title), row(shown, ns, ns));
 }

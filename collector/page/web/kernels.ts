@@ -75,7 +75,10 @@ export function kernels(data: Data, store: Store): HTMLElement | null {
   const showDetail = (): void => {
     const place = data.kernels.findIndex(kernel => kernel.name === view.chosen);
     detail.replaceChildren();
-    if (place >= 0 && data.work?.kernels.has(place)) {
+    if (place >= 0 && data.work !== null && !data.work.kernels.has(place)) {
+      detail.append(h('p', {class: 'note'}, data.kernels[place]!.class === 'collective' ? 'What communicates is counted by what it carries: see the table of collectives.'
+                                                                                          : 'It ran in no complete step.'));
+    } else if (place >= 0 && data.work !== null) {
       detail.append(kernelDetail(data, store, place, () => {
         view.chosen = null;
         showDetail();
