@@ -98,7 +98,7 @@ double Seconds(const timeval& time) {
 SimulationOptions OptionsOf(const Request& request) {
   SimulationOptions options;
   options.name = std::string(request.scenario->name);
-  options.command_line = {"gpuprobe", "simulate", "--scenario", options.name};
+  options.command_line = request.command_line;
   options.seed = request.seed;
   options.uid = getuid();
   const auto now = std::chrono::system_clock::now().time_since_epoch();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace gpuprobe::simulate {
 namespace {
@@ -128,6 +129,7 @@ absl::StatusOr<Request> ReadRequest(std::span<const std::string> arguments) {
   if (request.scenario == nullptr)
     return absl::InvalidArgumentError(absl::StrCat("no scenario \"", name, "\""));
   request.job = request.scenario->job;
+  request.command_line = {"gpuprobe", "simulate", "--scenario", name};
   for (const JobOption& option : kJobOptions) {
     const std::string text = take(option.name);
     if (text.empty()) continue;
@@ -135,10 +137,16 @@ absl::StatusOr<Request> ReadRequest(std::span<const std::string> arguments) {
     if (!absl::SimpleAtod(text, &value) || value < option.least || value > option.most)
       return absl::InvalidArgumentError(absl::StrCat("--", std::string(option.name), "=", text));
     option.apply(request.job, value);
+    request.command_line.push_back(absl::StrCat("--", std::string(option.name)));
+    if (option.kind != Kind::kFlag) request.command_line.push_back(absl::StrFormat("%.10g", value));
   }
   const std::string seed = take("seed");
   if (!seed.empty() && !absl::SimpleAtoi(seed, &request.seed))
     return absl::InvalidArgumentError(absl::StrCat("--seed=", seed));
+  if (request.seed != Request{}.seed) {
+    request.command_line.emplace_back("--seed");
+    request.command_line.push_back(seed);
+  }
   request.real_time = !take("real-time").empty();
   request.socket = take("socket");
   request.collector = take("collector");

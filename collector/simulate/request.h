@@ -31,6 +31,7 @@ std::span<const JobOption> JobOptions();
 struct Request {
   const Scenario* scenario = nullptr;
   TrainingJob job;
+  std::vector<std::string> command_line;  // that a user types to have the same job
   uint64_t seed = 1;
   bool real_time = false;
   std::string socket;                // of a running collector; empty: one is started ...

@@ -40,16 +40,17 @@ def runnable(command):
 class DocumentedCommands(harness.EndToEndTest):
 
     def prepare(self, page):
-        """A folder with `my-run`: that of the page's own screen, or a small one."""
+        """A folder with the run that its commands read: `my-run`, or named after the page's finding; that of the page's own screen, or a small one."""
         cwd = self.path(re.sub(r"\W", "-", page))
         os.mkdir(cwd)
         finding = os.path.basename(page)[:-len(".md")]
+        run = "my-run"
         if os.path.dirname(page) == os.path.join("docs", "findings") and finding != "README":
-            text = finding_pages.text_of(finding)
+            text, run = finding_pages.text_of(finding), finding
             if not finding_pages.keeps_screen(text):
                 finding_pages.run_screen(text, cwd)
-        if not os.path.exists(os.path.join(cwd, "my-run")) and not any("--out my-run" in command for command in documented.shown_commands(page)):
-            self.run_well([GPUPROBE, "simulate", "--scenario", "straggler-kernels", "--nvtx", "--out", os.path.join(cwd, "my-run")])
+        if not os.path.exists(os.path.join(cwd, run)) and not any(f"--out {run}" in command for command in documented.shown_commands(page)):
+            self.run_well([GPUPROBE, "simulate", "--scenario", "straggler-kernels", "--nvtx", "--out", os.path.join(cwd, run)])
         return cwd
 
     def test_each_runs(self):

@@ -27,7 +27,7 @@ class HelpExamples(harness.EndToEndTest):
 
     def command(self, example, cwd):
         line, dashes, _ = example.partition(" -- ")
-        words = [GPUPROBE if i == 0 else {"DIR": self.recorded, "PID": str(os.getpid())}.get(word, word) for i, word in enumerate(shlex.split(line))]
+        words = [GPUPROBE if i == 0 else {"DIR": self.recorded, "BEFORE": self.recorded, "AFTER": self.recorded, "PID": str(os.getpid())}.get(word, word) for i, word in enumerate(shlex.split(line))]
         if words[1] == "run":
             words[2:2] = ["--out", os.path.join(cwd, "out")]
         if words[1] == "hub":

@@ -108,15 +108,12 @@ class Page(unittest.TestCase):
         """The table of where a step goes has the selection's means, and the timeline shows one of its steps or says that it has none."""
         page = self.open(self.late)
         self.assertTrue(page.locator("#step-statistics th.selected").is_hidden())
-        run = subprocess.run([GPUPROBE, "query", self.late, "SELECT rank, step, total_ns, compute_ns, exposed_comm_ns, copy_ns, idle_ns FROM step WHERE NOT warmup", "--format", "jsonl"],
-                             check=True, capture_output=True, timeout=60)
-        steps = [json.loads(line) for line in run.stdout.splitlines()]
-        units = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+        steps = self.ask("SELECT rank, step, total_ns, compute_ns, exposed_comm_ns, copy_ns, idle_ns FROM step WHERE NOT warmup")
         for address, ranks, first, last, words in (("steps=40-59&ranks=1", (1,), 40, 59, "rank 1, steps 40 to 59"), ("ranks=0,2", (0, 2), 1, 119, "ranks 0, 2"),
                                                    ("steps=0-9", range(8), 1, 9, "steps 0 to 9")):
             page.evaluate(f"location.hash = '#steps=0-119&ranks=7'; document.querySelector('header .chosen button').click(); location.hash = '#{address}'")
             page.wait_for_function(f"document.querySelector('#step-statistics th.selected').textContent === '{words}'")
-            shown = [float(number) * units[unit] for number, unit in (words.split() for words in page.locator("#step-statistics td.selected").all_inner_texts())]
+            shown = [self.ns(text) for text in page.locator("#step-statistics td.selected").all_inner_texts()]
             chosen = [step for step in steps if step["rank"] in ranks and first <= step["step"] <= last]
             for value, key in zip(shown, ("total_ns", "compute_ns", "exposed_comm_ns", "copy_ns", "idle_ns"), strict=True):
                 self.assertAlmostEqual(value, sum(step[key] for step in chosen) / len(chosen), delta=max(0.006 * value, 8000), msg=(words, key))
@@ -129,6 +126,14 @@ class Page(unittest.TestCase):
         page.get_by_text("The page has none of the selected steps").wait_for()
         self.check(page)
 
+    def ask(self, sql):
+        run = subprocess.run([GPUPROBE, "query", self.late, sql, "--format", "jsonl"], check=True, capture_output=True, timeout=60)
+        return [json.loads(line) for line in run.stdout.splitlines()]
+
+    def ns(self, words):
+        number, unit = words.split()
+        return float(number.replace(",", "")) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+
     def rows(self, page, table):
         """The numbers of a table by its first column, as its CSV has them."""
         with page.expect_download() as download:
@@ -139,19 +144,14 @@ class Page(unittest.TestCase):
     def test_every_table_follows_the_selection(self):
         """Kernels, collectives, bandwidth, ranks and memory of the selected ranks and steps, against the records."""
         page = self.open(self.late)
-
-        def ask(query):
-            run = subprocess.run([GPUPROBE, "query", self.late, query, "--format", "jsonl"], check=True, capture_output=True, timeout=60)
-            return [json.loads(line) for line in run.stdout.splitlines()]
-
-        warmup = sum(step["warmup"] for step in ask("SELECT warmup FROM step WHERE rank = 0"))
+        warmup = sum(step["warmup"] for step in self.ask("SELECT warmup FROM step WHERE rank = 0"))
         for address, ranks, first, last, words in (("steps=40-59&ranks=1", (1,), 40, 59, "rank 1, steps 40 to 59"), ("ranks=0,2", (0, 2), 0, 119, "ranks 0, 2"),
                                                    ("steps=70-70", range(8), 70, 70, "step 70")):
             with self.subTest(words):
                 page.evaluate(f"document.querySelector('header .chosen button')?.click(); location.hash = '#{address}'")
                 page.wait_for_function(f"document.querySelector('#kernels .note').textContent.startsWith('Of {words}: ')")
                 where = f"rank IN ({', '.join(map(str, ranks))}) AND step BETWEEN {max(first, warmup)} AND {last}"
-                kernels = {row["name"]: row for row in ask(f"SELECT name, count(*) AS calls, sum(end_ns - start_ns) AS ns FROM kernel WHERE {where} GROUP BY name")}
+                kernels = {row["name"]: row for row in self.ask(f"SELECT name, count(*) AS calls, sum(end_ns - start_ns) AS ns FROM kernel WHERE {where} GROUP BY name")}
                 shown = self.rows(page, "Kernels")
                 self.assertGreater(len(shown), 8)
                 for row in shown:
@@ -160,7 +160,7 @@ class Page(unittest.TestCase):
                     self.assertAlmostEqual(float(row["a step"]), kernels[row["kernel"]]["calls"] / len(ranks) / (last - max(first, warmup) + 1), delta=1e-6)
                 self.assertAlmostEqual(sum(float(row["share"]) for row in shown), 1 - sum(row["ns"] for name, row in kernels.items() if name.startswith("nccl")) /
                                        sum(row["ns"] for row in kernels.values()), delta=0.002)
-                calls = {(row["op"], row["bytes"]): row for row in ask(
+                calls = {(row["op"], row["bytes"]): row for row in self.ask(
                     f"SELECT op, bytes, count(*) AS calls, avg(end_ns - start_ns) AS ns, avg(end_ns - start_ns - waited_ns) AS transfer FROM collective_waits WHERE {where} GROUP BY op, bytes")}
                 shown = self.rows(page, "Collectives")
                 self.assertEqual(len(shown), len(calls))
@@ -170,7 +170,7 @@ class Page(unittest.TestCase):
                     self.assertAlmostEqual(float(row["time mean (ns)"]) / of["ns"], 1, delta=0.001, msg=row)
                     self.assertAlmostEqual(float(row["transfer (ns)"]) / of["transfer"], 1, delta=0.03, msg=row)
                 page.get_by_text("Fit and limit are of the run.").wait_for()
-                steps = ask(f"SELECT rank, avg(total_ns) AS total, avg(compute_ns) AS compute FROM step WHERE step BETWEEN {max(first, warmup)} AND {last} GROUP BY rank ORDER BY rank")
+                steps = self.ask(f"SELECT rank, avg(total_ns) AS total, avg(compute_ns) AS compute FROM step WHERE step BETWEEN {max(first, warmup)} AND {last} GROUP BY rank ORDER BY rank")
                 for row, of in zip(self.rows(page, "Ranks"), steps, strict=True):
                     self.assertAlmostEqual(float(row["total (ns)"]) / of["total"], 1, delta=0.002, msg=row)
                     self.assertAlmostEqual(float(row["compute (ns)"]) / of["compute"], 1, delta=0.002, msg=row)
@@ -478,8 +478,71 @@ class Page(unittest.TestCase):
         self.assertLessEqual({"HEADER", "findings", "steps", "ranks-by-steps", "timeline", "kernels", "ranks"}, reached)
         self.check(page)
 
+    def test_the_legend_of_the_steps_is_of_what_is_shown(self):
+        page = self.open(self.late)
+        steps = self.ask("SELECT rank, step, total_ns, compute_ns, exposed_comm_ns, copy_ns, idle_ns FROM step WHERE NOT warmup")
+
+        def shown():
+            return [self.ns(words) for words in page.locator("#steps .legend b").all_inner_texts()]
+
+        def truth(rank, first, last):
+            chosen = [step for step in steps if rank in (None, step["rank"]) and first <= step["step"] <= last]
+            return [sum(step[key] for step in chosen) / len(chosen) for key in ("compute_ns", "exposed_comm_ns", "copy_ns", "idle_ns")]
+        for rank, first, last, words in ((None, 0, 119, None), (1, 0, 119, "rank 1"), (1, 80, 99, "rank 1, steps 80 to 99"), (None, 80, 99, "mean of all ranks, steps 80 to 99")):
+            page.locator("#steps select").select_option("all" if rank is None else str(rank))
+            page.evaluate("document.querySelector('header .chosen button').click()" if first == 0 else f"location.hash = '#steps={first}-{last}'")
+            if words is not None:
+                page.locator("#steps .legend").get_by_text(words, exact=True).wait_for()
+            for value, of in zip(shown(), truth(rank, first, last), strict=True):
+                self.assertAlmostEqual(value, of, delta=max(0.006 * of, 8000), msg=words)
+        self.check(page)
+
+    def test_a_finding_about_all_ranks_leads_to_the_part_that_shows_it(self):
+        for scenario, section in (("memory-leak", "memory"), ("slow-network", "bandwidth"), ("pipeline", "steps")):
+            with self.subTest(scenario=scenario):
+                page = self.open(self.record(scenario))
+                page.emulate_media(reduced_motion="reduce")
+                page.locator(".finding .choose").first.click()
+                self.assertRegex(page.locator("header .chosen").inner_text(), "^Selected: (finding 1, about all ranks and steps|rank)")
+                self.assertEqual(page.locator("section.of-finding").get_attribute("id"), section)
+                page.wait_for_function(f"() => {{ const box = document.getElementById('{section}').getBoundingClientRect(); return box.top < innerHeight && box.bottom > 0; }}")
+                page.locator("header .chosen button").click()
+                self.assertEqual(page.locator("section.of-finding").count(), 0)
+                self.check(page)
+
+    def test_names_of_the_timeline_can_be_searched(self):
+        page = self.open(self.late)
+        slices = page.evaluate("(() => { const d = JSON.parse(document.getElementById('page-data').textContent);"
+                               "const step = Number(/^step (\\d+)/.exec(document.querySelector('#timeline select').selectedOptions[0].textContent)[1]);"
+                               "return d.timelines.find(t => t.step === step).ranks.flatMap(r => r.slices.name.map((n, i) => [d.names[n], r.slices.length_ns[i]])); })()")
+        box = page.get_by_role("searchbox", name="Search the names of the timeline")
+        box.fill("FLASH_BWD")
+        found = [ns for name, ns in slices if "flash_bwd" in name.lower()]
+        self.assertGreater(len(found), 8)
+        said = page.locator("#timeline-found")
+        match = re.fullmatch(r"([\d,]+) matches on all ranks, (.+) together\. Enter shows the next\.", said.inner_text())
+        self.assertEqual(int(match[1].replace(",", "")), len(found))
+        self.assertAlmostEqual(self.ns(match[2]) / sum(found), 1, delta=0.006)
+        before = page.locator("#timeline canvas").screenshot()
+        for i in (1, 2):
+            box.press("Enter")
+            self.assertRegex(said.inner_text(), rf"^{i} of {len(found)}: rank \d, .*flash_bwd.*, [\d.]+ [um]s$")
+        canvas = page.locator("#timeline canvas").bounding_box()
+        self.assertNotEqual(page.locator("#timeline canvas").screenshot(), before, "it is zoomed to it")
+        rank = int(re.match(r"2 of \d+: rank (\d)", said.inner_text())[1])
+        texts = []
+        for y in range(int(canvas["height"]) - 20):
+            page.mouse.move(canvas["x"] + (canvas["width"] + 64) / 2, canvas["y"] + y)
+            texts.append(page.locator(".tooltip").inner_text() if page.locator(".tooltip").is_visible() else "")
+        self.assertTrue(any("flash_bwd" in words and f"rank {rank}," in words for words in texts), "it is in the middle")
+        box.fill("no such kernel")
+        self.assertEqual(said.inner_text(), "Nothing in this step has such a name.")
+        box.fill("")
+        self.assertEqual(said.inner_text(), "")
+        self.check(page)
+
     def test_is_accessible_and_fits_in_both_themes_and_on_a_phone(self):
-        for width, scheme in ((1360, "light"), (1360, "dark"), (360, "light"), (360, "dark")):
+        for width, scheme in ((1400, "light"), (1400, "dark"), (360, "light"), (390, "dark"), (768, "light"), (768, "dark"), (1920, "dark")):
             with self.subTest(width=width, scheme=scheme):
                 page = self.open(self.late, width=width, scheme=scheme)
                 self.assertTrue(page.locator("#trust").is_visible())

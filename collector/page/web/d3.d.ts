@@ -32,7 +32,7 @@ declare module 'd3-brush' {
 }
 
 declare module 'd3-zoom' {
-  export interface Transform {k: number; x: number; y: number; rescaleX<S>(scale: S): S}
+  export interface Transform {k: number; x: number; y: number; rescaleX<S>(scale: S): S; translate(x: number, y: number): Transform; scale(k: number): Transform}
   interface Zoom {
     (selection: any): void;
     scaleExtent(extent: [number, number]): Zoom;

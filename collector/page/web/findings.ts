@@ -1,8 +1,9 @@
 // The findings, worst first, each with the picture that shows it. Choosing one selects its ranks and steps in
 // all charts.
 import {append, h} from './dom';
-import {Data, Finding} from './data';
+import {Data, Finding, PictureName} from './data';
 import {documentOf} from './document';
+import {chosenWords} from './header';
 import {hostIcicle} from './host_icicle';
 import {pictureOf} from './pictures';
 import {Store} from './selection';
@@ -20,6 +21,17 @@ function select(data: Data, store: Store, index: number): void {
   }
   const timeline = data.timelines.findIndex(t => t.findings.includes(index));
   store.set({finding: index, ranks: new Set(rows), steps, ...(timeline >= 0 ? {timeline} : {})});
+}
+
+// The part of the page that shows most of a finding, by its picture; of others it is that of the steps.
+const kSections: Partial<Record<PictureName, string>> = {
+  memory: 'memory', leak: 'memory', reserved: 'memory', idle_gpus: 'memory', network: 'bandwidth', buckets: 'bandwidth', exposed: 'collectives',
+  compute: 'kernels', compute_by_gpu: 'ranks', gpus: 'conditions', ranks: 'ranks', lifelines: 'conditions', coverage: 'conditions', overhead: 'conditions',
+  whole_step: 'step-times', copies: 'step-times'};
+
+function sectionOf(data: Data, index: number): HTMLElement | null {
+  const name = data.pictures[index];
+  return document.getElementById(name === undefined || name === '' ? 'steps' : kSections[name] ?? 'steps') ?? document.getElementById('steps');
 }
 
 // Its document, built when it is opened.
@@ -54,8 +66,8 @@ function card(data: Data, store: Store, index: number): HTMLElement {
       return;
     }
     select(data, store, index);
-    announce('Selected in all charts below');
-    document.getElementById('steps')?.scrollIntoView({behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth'});
+    announce(`Selected: ${chosenWords(data, store)}`);
+    sectionOf(data, index)?.scrollIntoView({behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth'});
   });
   store.follow(({finding: chosen}) => {
     choose.setAttribute('aria-pressed', String(chosen === index));
@@ -68,5 +80,10 @@ export function findings(data: Data, store: Store): HTMLElement {
   const root = h('section', {id: 'findings', 'aria-labelledby': 'findings-title'},
                  h('h2', {id: 'findings-title', class: 'unseen'}, 'Findings'));
   append(root, data.report.findings.map((_, index) => card(data, store, index)));
+  store.follow(({finding}) => {
+    const target = finding === null ? null : sectionOf(data, finding);
+    for (const other of document.querySelectorAll('section.of-finding')) other.classList.toggle('of-finding', other === target);
+    target?.classList.add('of-finding');
+  });
   return root;
 }

@@ -88,6 +88,13 @@ export function selectionWords(data: Data, store: Store): string {
   return parts.join(', ');
 }
 
+// The finding that was chosen, where it is about all ranks and steps.
+export function chosenWords(data: Data, store: Store): string {
+  const {finding} = store.value;
+  const words = selectionWords(data, store);
+  return words !== '' || finding === null ? words : `finding ${finding + 1}, about all ranks and steps`;
+}
+
 // `line`: what the job does now; null: it is over.
 export function header(data: Data, store: Store, line: HTMLElement | null): HTMLElement {
   const c = data.report.conditions;
@@ -96,7 +103,7 @@ export function header(data: Data, store: Store, line: HTMLElement | null): HTML
   const chosen = h('span', {class: 'chosen', hidden: true});
   const clear = (): void => store.set({finding: null, ranks: new Set(), steps: null});
   store.follow(() => {
-    const words = selectionWords(data, store);
+    const words = chosenWords(data, store);
     chosen.hidden = words === '';
     chosen.replaceChildren(h('span', {}, `Selected: ${words}`), button('Clear', clear, 'Clear the selection'));
   });

@@ -5,6 +5,7 @@ import {scaleLinear} from 'd3-scale';
 import {event as d3event, select as d3select} from 'd3-selection';
 import {Data, kPartClass, kParts, kPartWords, Part, StepGrid} from './data';
 import {button, h, responsive, s, section, select, text} from './dom';
+import {stepsWords} from './header';
 import {saveButton} from './picture_file';
 import {Store} from './selection';
 import {announce, hideTooltip, showTooltip} from './tooltip';
@@ -85,6 +86,7 @@ class StepsChart {
   private readonly grid: StepGrid;
   private readonly stacks = new Map<number | null, Record<Part, number>[]>();  // by row
   private readonly late: {row: number; share: number}[];
+  private readonly legend = h('p', {class: 'legend'});
   private readonly plot = h('div', {class: 'plot', tabindex: 0, role: 'group', 'aria-label':
       'Steps. Arrow keys move the cursor, Enter selects the step, Escape selects all.'});
   private readonly from = h('input', {type: 'number', 'aria-label': 'First step selected'});
@@ -102,23 +104,38 @@ class StepsChart {
     controls.append(
         select('Show', [['all', 'mean of all ranks'], ...ranks], String(this.row() ?? 'all'), value => {
           this.view.rank = value === 'all' ? null : data.key(Number(value));
+          this.fillLegend();
           this.redraw();
         }),
         h('span', {class: 'range'}, 'steps ', this.from, ' to ', this.to),
         button('Zoom in', () => this.zoom(this.store.value.steps), 'Show only the selected steps'),
         button('All steps', () => { this.store.set({steps: null}); this.zoom(null); }), saveButton(this.plot, 'steps'));
-    body.append(this.legend(), this.plot);
+    body.append(this.legend, this.plot);
+    this.fillLegend();
     this.redraw = responsive(this.plot, width => this.draw(width));
     this.plot.addEventListener('keydown', event => this.press(event));
-    store.follow((_, changed) => { if (['steps', 'cursor', 'ranks'].some(key => changed.has(key as never))) this.redraw(); });
+    store.follow((_, changed) => {
+      if (changed.has('steps')) this.fillLegend();
+      if (['steps', 'cursor', 'ranks'].some(key => changed.has(key as never))) this.redraw();
+    });
   }
 
-  private legend(): HTMLElement {
-    const steps = this.data.report.steps;
-    return h('p', {class: 'legend'},
-             ...kParts.map(part => h('span', {}, h('i', {class: kPartClass[part]}), `${kPartWords[part]} `,
-                                     steps ? h('b', {'data-path': `steps.${part}.mean`, 'data-unit': 'ns'}, duration(steps[part].mean)) : null)),
-             ...this.lateWords().map(([css, words]) => h('span', {}, h('i', {class: css}), words)));
+  // With the means of the bars: of the run as the report has them, or of the rank that is shown and the steps that are selected.
+  private fillLegend(): void {
+    const ofRun = this.data.report.steps;
+    const row = this.row();
+    const chosen = this.store.value.steps;
+    const isPart = row !== null || chosen !== null;
+    const means = isPart ? this.grid.meanOf(new Set(row === null ? [] : [row]), chosen, ofRun?.warmup_count ?? 0) : null;
+    const mean = (part: Part): HTMLElement | null => {
+      if (isPart) return h('b', {}, means === null ? '-' : duration(means[part]));
+      return ofRun ? h('b', {'data-path': `steps.${part}.mean`, 'data-unit': 'ns'}, duration(ofRun[part].mean)) : null;
+    };
+    const of = [row === null ? 'mean of all ranks' : this.data.rankName(row), ...(chosen === null ? [] : [stepsWords(this.data, chosen)])];
+    this.legend.replaceChildren(
+        ...kParts.map(part => h('span', {}, h('i', {class: kPartClass[part]}), `${kPartWords[part]} `, mean(part))),
+        ...(isPart ? [h('span', {class: 'of'}, of.join(', '))] : []),
+        ...this.lateWords().map(([css, words]) => h('span', {}, h('i', {class: css}), words)));
   }
 
   // Red is for ranks that a finding names: a healthy rank is last now and then.

@@ -8,6 +8,7 @@ import {Store} from './selection';
 import {Settings} from './settings';
 import {table} from './table';
 import {TimelineView} from './timeline_view';
+import {announce} from './tooltip';
 import {duration} from './units';
 
 const kKindWords = ['compute', 'communication', 'copy', 'range'];
@@ -50,6 +51,17 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
   const choice = select('Step', names, String(store.value.timeline), value => store.set({timeline: Number(value)}));
   controls.append(choice, button('+', () => view.zoomBy(2), 'Zoom in'), button('−', () => view.zoomBy(0.5), 'Zoom out'),
                   button('Whole step', () => view.reset()), saveButton(view.frame, 'timeline'));
+  const found = h('p', {class: 'note', id: 'timeline-found'});
+  const search = h('input', {type: 'search', value: view.searched, 'aria-label': 'Search the names of the timeline'});
+  const say = (words: string): void => {
+    found.textContent = words;
+    announce(words);
+  };
+  search.addEventListener('input', () => say(view.search(search.value)));
+  search.addEventListener('keydown', event => {
+    if (event.key === 'Enter' && search.value !== '') say(view.next());
+  });
+  controls.append(h('label', {}, h('span', {}, 'Search'), search));
   const missing = h('p', {class: 'note', id: 'timeline-missing', hidden: true});
   const ask = (step: number): void => {
     missing.hidden = false;
@@ -80,7 +92,7 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
   }}, h('summary', {}, 'Longest operations as a table'), list);
   fillList();
   const shown = data.timelines[0].ranks.length;
-  body.append(view.legend(), view.frame,
+  body.append(view.legend(), view.frame, found,
               shown < data.report.ranks.length ? h('p', {class: 'note'}, `${shown} of ${data.report.ranks.length} ranks: those that findings name, their neighbours, and a sample of the others.`) : '',
               details);
   body.append(missing);
@@ -99,6 +111,7 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
     if (!changed.has('timeline')) return;
     missing.hidden = true;
     choice.querySelector('select')!.value = String(selection.timeline);
+    found.textContent = view.search(search.value);
     fillList();
   });
   return root;

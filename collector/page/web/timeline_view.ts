@@ -17,9 +17,11 @@ const kGap = 7;  // between ranks
 const kBand = 3;  // height of what samples found the host in
 const kMostLines = 14;  // of a stack in a tooltip
 const kMostTracks = 6;
+const kFaded = 0.18;  // opacity of what a search does not find
+const kFoundPart = 12;  // what was found is shown with so many times its length
 
 // What the viewer has set: where the picture of `step` is zoomed to.
-interface View { step: number | null; transform: any; reading: number }
+interface View { step: number | null; transform: any; reading: number; search: string; found: number }
 
 interface Lane { rank: number; track: number; y: number; height: number }  // rank: place in timeline.ranks
 
@@ -57,7 +59,7 @@ export class TimelineView {
   private lanes: Lane[] = [];
 
   constructor(private readonly data: Data, private readonly store: Store) {
-    this.view = store.settings.of<View>('timeline', {step: null, transform: zoomIdentity, reading: -1});
+    this.view = store.settings.of<View>('timeline', {step: null, transform: zoomIdentity, reading: -1, search: '', found: -1});
     this.frame.append(this.canvas);
     this.redraw = responsive(this.frame, width => this.draw(width));
     // Before d3-zoom's own, which zooms in.
@@ -92,6 +94,43 @@ export class TimelineView {
     if (d3event.transform.k !== 1) this.store.holdTimeline();
     this.redraw();
   }
+
+  // Fades what does not have the words in its name, and says how much does. Empty: nothing is searched.
+  search(words: string): string {
+    this.view.search = words.toLowerCase();
+    this.view.found = -1;
+    this.redraw();
+    if (words === '') return '';
+    const found = this.found();
+    const ns = found.reduce((sum, {rank, i}) => sum + this.timeline().ranks[rank]!.slices.length_ns[i]!, 0);
+    return found.length === 0 ? 'Nothing in this step has such a name.' : `${plural(found.length, 'match', 'matches')} on all ranks, ${duration(ns)} together. Enter shows the next.`;
+  }
+  get searched(): string { return this.view.search; }
+
+  // Zooms to the next one that was found.
+  next(): string {
+    const found = this.found();
+    if (found.length === 0) return '';
+    this.view.found = (this.view.found + 1) % found.length;
+    const {rank, i} = found[this.view.found]!;
+    const timeline = this.timeline();
+    const {slices, row} = timeline.ranks[rank]!;
+    const [start, length] = [slices.start_ns[i]!, slices.length_ns[i]!];
+    const whole = scaleLinear([-timeline.length_ns / 50, timeline.length_ns * 1.02], [kLeft, this.width]);
+    const k = Math.max(1, Math.min(2000, timeline.length_ns / (kFoundPart * Math.max(length, 1))));
+    d3select(this.canvas).call(this.behaviour.transform, zoomIdentity.translate((kLeft + this.width) / 2 - k * whole(start + length / 2), 0).scale(k));
+    return `${this.view.found + 1} of ${found.length}: ${this.data.rankName(row)}, ${this.data.names[slices.name[i]!]}, ${duration(length)}`;
+  }
+
+  // In the order of time.
+  private found(): {rank: number; i: number}[] {
+    const out: {rank: number; i: number; start: number}[] = [];
+    this.timeline().ranks.forEach(({slices}, rank) => slices.name.forEach((name, i) => {
+      if (this.isFound(name)) out.push({rank, i, start: slices.start_ns[i]!});
+    }));
+    return out.sort((a, b) => a.start - b.start || a.rank - b.rank);
+  }
+  private isFound(name: number): boolean { return this.data.names[name]!.toLowerCase().includes(this.view.search); }
 
   private timeline(): Timeline { return this.data.timelines[this.store.value.timeline]; }
 
@@ -163,11 +202,13 @@ export class TimelineView {
       const right = x(slices.start_ns[i] + slices.length_ns[i]);
       if (right < kLeft || left > this.width) continue;
       const wide = Math.max(right - left - (right - left > 3 ? 0.6 : 0), 0.5);
+      context.globalAlpha = this.view.search === '' || this.isFound(slices.name[i]!) ? 1 : kFaded;
       context.fillStyle = colour(kKinds[slices.kind[i]].colour);
       context.fillRect(left, lane.y, wide, lane.height);
       const visible = Math.min(right, this.width) - Math.max(left, kLeft);
       if (visible > 46 && lane.height >= 11) this.label(context, Math.max(left, kLeft) + 3, lane, visible - 6, i, ranges);
     }
+    context.globalAlpha = 1;
     if (!ranges && (lane.track === 0 || rank.tracks[lane.track - 1].ranges)) this.drawHost(context, lane, x);
   }
 

@@ -29,6 +29,14 @@ TEST(Request, WithoutOptionsItIsTheScenario) {
   EXPECT_THAT(request->collect, ElementsAre("--out=a=b", "--keep=16777216"));
 }
 
+TEST(Request, ARunSaysHowItIsMadeAgain) {
+  const absl::StatusOr<Request> request = ReadRequest(std::vector<std::string>{
+      "--scenario=grid", "--seed=7", "--steps=1000000", "--nvtx=1", "--noise=0.29999999999999999", "--out=a"});
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_THAT(request->command_line, ElementsAre("gpuprobe", "simulate", "--scenario", "grid", "--steps",
+                                                 "1000000", "--nvtx", "--noise", "0.3", "--seed", "7"));
+}
+
 TEST(Request, AFaultMovesToAnotherRankAndTimeWhateverItIs) {
   const std::vector<std::string> moved = {"--slow-from=0.5", "--slow-rank=3", "--steps=100"};
   auto with = [&](const char* scenario) {
