@@ -25,6 +25,7 @@ constexpr Example kExamples[] = {
     {"runs", "gpuprobe runs", "What was recorded in this folder"},
     {"report", "gpuprobe report", "What stood out in the newest run, and the tables"},
     {"report", "gpuprobe report DIR", "The same of a run that is named"},
+    {"report", "gpuprobe report --step 3", "Where the time of one step went, and what took longer in it than usual"},
     {"report", "gpuprobe report DIR --json", "For programs"},
     {"report", "gpuprobe report DIR --serve", "The page in a browser, with metrics and a JSON API"},
     {"diff", "gpuprobe diff BEFORE AFTER", "What changed between two runs"},

@@ -26,6 +26,7 @@
 #include "collector/cli/run_tables.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
+#include "collector/cli/statements.h"
 #include "collector/tables/column_meanings.h"
 #include "collector/tables/csv_files.h"
 #include "collector/tables/database.h"
@@ -37,6 +38,7 @@ namespace gpuprobe::cli {
 namespace {
 
 constexpr char kQuery[] = "query";
+constexpr char kNeedsSelect[] = "needs a SELECT, or --schema";
 constexpr char kTables[] =
     "SELECT m.type AS type, m.name AS name, $0 AS columns FROM sqlite_schema AS m, "
     "pragma_table_info(m.name) AS c WHERE m.type IN ('table', 'view') GROUP BY m.type, m.name ORDER BY "
@@ -232,6 +234,23 @@ absl::Status CheckStatement(const std::string& sql) {
   return absl::InvalidArgumentError(absl::StrCat(status.message(), DidYouMean(name, columns), has));
 }
 
+// Of standard input, each by itself. A typed one that is wrong is told, and the next may be better.
+int AnswerAll(tables::Database& database, const std::string& format) {
+  if (AreTyped())
+    Print(
+        "One SELECT a question, ended by a semicolon; Ctrl-D ends. gpuprobe query --schema lists the "
+        "tables.\n");
+  int code = kDone;
+  const int asked = ForEachStatement([&](const std::string& sql) {
+    absl::Status status = CheckStatement(sql);
+    if (status.ok()) status = PrintResult(database, sql, format);
+    if (!status.ok()) code = Fail(kQuery, status, kFailed);
+    return OutputWorks() && (status.ok() || AreTyped());
+  });
+  if (asked == 0 && !AreTyped()) return Fail(kQuery, kNeedsSelect, kUsage);
+  return AreTyped() ? kDone : code;
+}
+
 // The only argument is the statement, and the run is the newest one.
 bool LooksLikeSql(const std::string& text) {
   std::error_code error;
@@ -250,7 +269,9 @@ int QueryMain(const Arguments& arguments) {
   std::string table;
   StepMarkerOption marker;
   app.add_option("DIR", given, kGivenRun);
-  auto* statement = app.add_option("SQL", sql, "one SELECT")->check(NotEmpty());
+  auto* statement =
+      app.add_option("SQL", sql, "one SELECT [asks for them, or reads them from standard input]")
+          ->check(NotEmpty());
   app.add_option("--format", format, "table, csv or jsonl [table]")->check(OneOf({"table", "csv", "jsonl"}));
   const auto* schema =
       app.add_option("--schema", table, "print the tables and views, or what the columns of this one are")
@@ -261,8 +282,8 @@ int QueryMain(const Arguments& arguments) {
   if (const auto code = Parse(app, arguments)) return *code;
   const bool asks_schema = schema->count() > 0;
   if (sql.empty() && !asks_schema && LooksLikeSql(given)) std::swap(given, sql);
-  if (sql.empty() && !asks_schema) return Fail(kQuery, "needs a SELECT, or --schema", kUsage);
-  if (!asks_schema) {
+  const bool asks_many = sql.empty() && !asks_schema;
+  if (!asks_schema && !asks_many) {
     if (absl::Status s = CheckStatement(sql); !s.ok()) return Fail(kQuery, s, kFailed);
   }
   const absl::StatusOr<GivenRun> run = GivenRun::Open(given);
@@ -276,6 +297,7 @@ int QueryMain(const Arguments& arguments) {
     if (absl::Status s = FillTables(kQuery, *run, marker, **database, Rows::kNone).status(); !s.ok())
       return Fail(kQuery, s, kFailed);
   }
+  if (asks_many) return AnswerAll(**database, format);
   const absl::Status status = !asks_schema    ? PrintResult(**database, sql, format)
                               : table.empty() ? PrintResult(**database, TablesSql(format), format)
                                               : PrintColumns(**database, table, format);

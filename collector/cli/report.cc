@@ -10,12 +10,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/build_report.h"
+#include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/given_run.h"
 #include "collector/cli/http_option.h"
+#include "collector/cli/one_step.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
+#include "collector/cli/query_tables.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
 #include "collector/http/fetch.h"
@@ -58,6 +61,21 @@ int ReportServed(const std::string& url, bool json) {
   return kDone;
 }
 
+// Of one step instead of all.
+int ReportStep(std::string given, StepMarkerOption& marker, uint64_t step, const render::Screen& screen) {
+  const absl::StatusOr<GivenRun> run = GivenRun::Open(given);
+  if (!run.ok()) return Fail(kReport, run.status(), kFailed);
+  std::optional<Progress> progress(std::in_place, std::vector<std::string>{run->directory()});
+  marker.TakeFrom(run->directory());
+  const absl::StatusOr<std::unique_ptr<tables::Database>> database = OpenTables(kReport, *run, marker);
+  if (!database.ok()) return Fail(kReport, database.status(), kFailed);
+  progress.reset();
+  const absl::StatusOr<std::string> text = OneStepText(**database, run->name(), step, render::Layout(screen));
+  if (!text.ok()) return Fail(kReport, text.status(), kFailed);
+  PrintForPeople(*text);
+  return kDone;
+}
+
 }  // namespace
 
 int ReportMain(const Arguments& arguments) {
@@ -75,6 +93,11 @@ int ReportMain(const Arguments& arguments) {
                "with --json: like --ranks, and include each of the last 512 steps of every rank")
       ->needs("--json");
   app.add_flag("--html", html, "print one self-contained HTML page")->excludes("--json");
+  std::optional<uint64_t> step;
+  app.add_option("--step", step, "one step: where its time went, and what took longer than in others")
+      ->type_name("NUMBER")
+      ->check(WholeNumber(0, UINT64_MAX))
+      ->excludes("--json", "--html");
   RankOptions rank_options;
   rank_options.AddTo(app);
   StepMarkerOption marker;
@@ -90,6 +113,10 @@ int ReportMain(const Arguments& arguments) {
   if (serve.address.has_value() && (json || html))
     return Fail(kReport, "--serve prints no report: leave out --json and --html", kUsage);
   if (directories.empty()) directories.emplace_back();
+  if (step.has_value() && (directories.size() > 1 || serve.address.has_value()))
+    return Fail(kReport, "--step is of one run, and printed", kUsage);
+  if (step.has_value())
+    return ReportStep(directories.front(), marker, *step, ScreenOf(STDOUT_FILENO, color.no_color));
   const bool alone = directories.size() == 1;
   if (alone && http::IsUrl(directories.front()) && !(html || ranks || steps || serve.address.has_value()))
     return ReportServed(directories.front(), json);

@@ -178,6 +178,8 @@ absl::StatusOr<Database::Statement> Database::PrepareOne(const std::string& sql)
   return owned;
 }
 
+bool Database::IsComplete(const std::string& sql) { return sqlite3_complete(sql.c_str()) != 0; }
+
 absl::Status Database::Check(const std::string& sql) const { return PrepareOne(sql).status(); }
 
 absl::Status Database::Query(const std::string& sql, const std::function<void(const Cells& cells)>& row) {

@@ -39,6 +39,8 @@ class Database {
 
   // Whether the statement fits the tables and views; nothing is read. InvalidArgument says what is wrong.
   absl::Status Check(const std::string& sql) const;
+  // Whether a statement ends here: with a semicolon that is in no string and no comment.
+  static bool IsComplete(const std::string& sql);
   // Calls `row` for the names of the result's columns and for each of its rows; nullptr is NULL. The
   // statement must not change anything. InvalidArgument says what is wrong with it.
   using Cells = std::vector<const char*>;

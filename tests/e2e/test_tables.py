@@ -254,6 +254,43 @@ class Tables(harness.EndToEndTest):
         self.assertEqual(len(table), 5)
         self.assertRegex(table[0], r"^rank +kernels +none +text$")
 
+    def test_statements_are_read_from_a_file(self):
+        run = self.simulate(steps=10)
+        path = self.path("questions.sql")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("-- how many; and which\nSELECT count(*) AS n\nFROM step; SELECT max(step) AS last FROM step")
+        with open(path, "rb") as file:
+            self.assertEqual(self.run_well([GPUPROBE, "query", run, "--format", "csv"], stdin=file).stdout, b"n\r\n40\r\nlast\r\n9\r\n")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("SELECT late FROM step; SELECT 1")
+        with open(path, "rb") as file:
+            finished = self.run_program([GPUPROBE, "query", run], stdin=file)
+        self.assertEqual((finished.returncode, finished.stdout), (1, b""), "none is answered after one that is wrong")
+        self.assertIn("no such column: late", finished.stderr.decode())
+
+    def test_one_step_says_what_took_longer_in_it(self):
+        run = self.simulate("straggler-kernels", "--slow-rank", "2", "--slow-every", "30", "--slow-for", "1", "--slow-factor", "3", "--slow-from", "0", steps=90)
+        slow = self.query(run, "SELECT step, mean_ns FROM step_times JOIN (SELECT DISTINCT step FROM step WHERE NOT warmup) USING (step) ORDER BY mean_ns DESC LIMIT 1")[0]
+        text = self.run_well([GPUPROBE, "report", run, "--step", str(slow["step"])]).stdout.decode()
+        first, ranks, changes = text.split("\n\n")
+        self.assertRegex(first, rf"^Step {slow['step']} of \S+ takes {slow['mean_ns'] / 1e6:.1f} ms, the mean of 4 ranks; the median step takes [\d.]+ ms\.$")
+        self.assertEqual([line.split()[0] for line in ranks.splitlines()[1:]][0], "2", "who made the others wait is first")
+        self.assertEqual(sorted(line.split()[0] for line in ranks.splitlines()[1:]), ["0", "1", "2", "3"])
+        rows = re.findall(r"^ +(\S+) +(\w+) (.+?)  +([\d.]+ [mun]s) +([\d.]+ [mun]s) +\+([\d.]+ [mun]s)$", changes, re.M)
+        self.assertGreater(len(rows), 3, changes)
+        units = {"ns": 1, "us": 1e3, "ms": 1e6}
+        for who, kind, name, here, usual, by in rows:
+            here, usual, by = (float(number) * units[unit] for number, unit in (words.split() for words in (here, usual, by)))
+            self.assertEqual((who, kind), ("2", "kernel"), name)
+            # Its other steps are slow, too, one in thirty.
+            self.assertAlmostEqual(here / usual, 3 / (1 + 2 * 2 / 88), delta=0.2)
+            self.assertAlmostEqual(by, here - usual, delta=0.02 * here)
+        quiet = self.query(run, "SELECT step FROM step_times WHERE step > 5 ORDER BY mean_ns LIMIT 1")[0]["step"]
+        self.assertIn("Nothing that a rank did took longer", self.run_well([GPUPROBE, "report", run, "--step", str(quiet)]).stdout.decode())
+        warm = self.run_well([GPUPROBE, "report", run, "--step", "0"]).stdout.decode()
+        self.assertIn("It belongs to the warm-up", warm.replace("\n", " "))
+        self.assertRegex(warm, r"(?m)^ *all 4  idle: launches nothing")
+
     def test_documented_queries_are_right(self):
         """Each example of docs/sql.md against the same computed from the exported records and the report, without SQL."""
         run = self.simulate("straggler-kernels", "--slow-rank", "2", "--nvtx")
@@ -393,6 +430,9 @@ class Refusals(harness.EndToEndTest):
         run = self.path("run")
         self.run_well([GPUPROBE, "simulate", "--scenario", "healthy", "--out", run, "--ranks", "2", "--steps", "5"])
         self.refused("query", run, says="needs a SELECT", code=2)
+        self.refused("report", run, "--step", "5", says="no step 5 is kept: they go from 0 to 4", code=1)
+        self.refused("report", run, run, "--step", "1", says="--step is of one run", code=2)
+        self.refused("report", run, "--step", "-1", says="--step", code=2)
         self.refused("query", run, "SELECT a FROM nowhere", says="no such table: nowhere", code=1)
         self.refused("query", run, "SELECT 1; SELECT 2", says="one statement at a time", code=1)
         self.refused("query", run, "DELETE FROM kernel", says="only SELECT", code=1)

@@ -213,6 +213,24 @@ class InATerminal(harness.EndToEndTest):
         self.assertEqual(self.finished(terminal)[0], 4)
         self.assert_no_loss(self.report(self.path("out")))
 
+    def test_questions_are_asked_for(self):
+        """What is wrong is said, and the next question may be better; a semicolon within a string ends nothing."""
+        run = self.path("run")
+        self.run_well([GPUPROBE, "simulate", "--scenario", "healthy", "--ranks", "2", "--steps", "20", "--out", run])
+        terminal = self.terminal()
+        terminal.type(f"{GPUPROBE} query {run}; echo status $?")
+        terminal.await_text(rb"sql> ")
+        terminal.type("SELECT count(*) AS steps")
+        terminal.await_text(rb"\.\.\.> ")
+        terminal.type("FROM step;")
+        terminal.await_text(rb"steps\r\n +40\r\nsql> ")
+        terminal.type("SELECT late FROM step;")
+        terminal.await_text(rb"no such column: late.*\r\nsql> ")
+        terminal.type("SELECT ';' AS mark; SELECT 41 + 1 AS next;")
+        terminal.await_text(rb"mark\r\n;\r\nnext\r\n +42\r\nsql> ")
+        terminal.press(b"\x04")
+        terminal.await_text(rb"status 0")
+
 
 if __name__ == "__main__":
     harness.main()

@@ -150,7 +150,7 @@ std::vector<ContentWords> ContentOf(const LongStepsReport& all) {
       {c.host_bound_ns, true, "late launches leave the GPU idle %s longer",
        "Recompilation, autotuning or logging of tensors make the host slow in them."},
       {c.compute_ns, false, "kernels compute %s longer",
-       "An evaluation, a longer batch, or a slower clock: compare their kernels with gpuprobe export."},
+       "An evaluation, a longer batch, or a slower clock: gpuprobe report --step NUMBER says which kernels."},
       {c.exposed_comm_ns, false, "exposed communication takes %s longer on every rank",
        "The network, or ranks that are not recorded here."},
       {c.copy_ns, false, "copies take %s longer",
