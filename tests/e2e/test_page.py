@@ -218,6 +218,30 @@ class Page(unittest.TestCase):
             self.assertLessEqual(sum(part.bounding_box()["width"] for part in parts.all()), row.bounding_box()["width"] + 1, "parts are within the whole")
         self.check(page)
 
+    def test_kernel_classes_are_drawn_over_the_steps(self):
+        page = self.open(self.late)
+        chart = page.locator("#class-chart svg")
+        steps = page.evaluate("JSON.parse(document.getElementById('page-data').textContent).work.columns")
+
+        def shown(step):
+            box = chart.bounding_box()
+            page.mouse.move(box["x"] + 58 + (step + 0.5) / steps * (box["width"] - 62), box["y"] + 60)
+            first, total, *rows = page.locator(".tooltip").inner_text().splitlines()
+            self.assertEqual(first, f"step {step}")
+            return self.ns(total.partition(" of ")[0]), {row.split()[0]: self.ns(" ".join(row.split()[1:3]).rstrip(",")) for row in rows}
+        chart.scroll_into_view_if_needed()
+        for step, rank in ((60, None), (60, 1), (100, 1), (5, None)):
+            page.evaluate("document.querySelector('header .chosen button')?.click()" if rank is None else f"location.hash = '#ranks={rank}'")
+            ranks = 8 if rank is None else 1
+            truth = {row["class"]: row["ns"] / ranks for row in self.ask(
+                f"SELECT class, sum(end_ns - start_ns) AS ns FROM kernel WHERE step = {step}{'' if rank is None else f' AND rank = {rank}'} GROUP BY class")}
+            total, classes = shown(step)
+            self.assertEqual(set(classes), set(truth))
+            for name, ns in classes.items():
+                self.assertAlmostEqual(ns / truth[name], 1, delta=0.006, msg=(step, rank, name))
+            self.assertAlmostEqual(total / sum(truth.values()), 1, delta=0.006)
+        self.check(page)
+
     def test_two_runs_on_one_page(self):
         """The steps of both in one chart, and the tables of `gpuprobe diff --json`."""
         runs = [self.record(scenario, "--ranks", "8", "--steps", "80") for scenario in ("healthy", "straggler-kernels")]

@@ -1,5 +1,6 @@
 // Kernels: which ones take the time, and what kind of work they do; of all steps, or of what is selected.
 import {isChosen, windowWords} from './chosen_work';
+import {classChart} from './class_chart';
 import {Data, Kernel} from './data';
 import {h, section, select} from './dom';
 import {kernelDetail} from './kernel_detail';
@@ -117,7 +118,10 @@ export function kernels(data: Data, store: Store): HTMLElement | null {
     view.class = chosen;
     show();
   }));
-  body.append(above, detail, list);
+  const overSteps = classChart(data, store, classCss);
+  body.append(above);
+  if (overSteps !== null) body.append(overSteps);
+  body.append(detail, list);
   if (all.length >= 20) body.append(h('p', {class: 'note'}, `The ${plural(all.length, 'kernel')} with most time over the run; gpuprobe query has all.`));
   show();
   showDetail();

@@ -68,6 +68,19 @@ export class WorkGrid {
     return sum.steps === 0 ? null : {...sum, transfer_ns: transfers > 0 ? transfer_ns / transfers : null};
   }
 
+  // Of a step and rank of a column, on these rows (none: all of them); null: no step is complete.
+  meanOfStep(work: Work, rows: Set<number>, column: number): number | null {
+    let steps = 0, ns = 0;
+    for (let row = 0; row < this.grid.rows; ++row) {
+      if (rows.size > 0 && !rows.has(row)) continue;
+      const cell = row * this.columns + column;
+      steps += this.steps[cell]!;
+      const mean = work.mean_ns[cell]!;
+      if (!Number.isNaN(mean)) ns += mean * work.calls(cell);
+    }
+    return steps === 0 ? null : ns / steps;
+  }
+
   private entry(raw: RawWorkEntry): Work {
     const calls = raw.calls === undefined ? null : unpack(raw.calls);
     return {
