@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "absl/strings/match.h"
+
 namespace gpuprobe::page {
 namespace {
 
@@ -50,7 +52,8 @@ class Chooser {
     At(by_length_.back()).slowest = true;
     At(median).median = true;
     for (size_t i = 0; i < report_.findings.size(); ++i) {
-      const size_t column = ColumnOf(report_.findings[i].about).value_or(median);
+      const bool hangs = absl::StartsWith(report_.findings[i].id, "hang-");
+      const size_t column = hangs ? Last() : ColumnOf(report_.findings[i].about).value_or(median);
       if (chosen_.size() >= kMostTimelines && !chosen_.contains(column)) continue;
       At(column).findings.push_back(i);
     }
@@ -69,6 +72,9 @@ class Chooser {
     step.column = column;
     return step;
   }
+
+  // With steps: a hang comes after it.
+  size_t Last() const { return *std::max_element(by_length_.begin(), by_length_.end()); }
 
   std::optional<size_t> Column(uint64_t step) const {
     if (step < grid_.first_step) return std::nullopt;

@@ -373,7 +373,7 @@ class Page(unittest.TestCase):
     def test_red_is_for_ranks_that_a_finding_names(self):
         red = """() => { const canvas = document.querySelector('#ranks-by-steps canvas'); const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
           let n = 0; for (let i = 0; i < data.length; i += 4) n += data[i] > data[i + 1] + 40 && data[i] > data[i + 2] + 40 ? 1 : 0; return n; }"""
-        for run, is_blamed in ((self.late, True), (self.record("healthy"), False)):
+        for run, is_blamed in ((self.late, True), (self.record("healthy"), False), (self.record("memory-leak"), False)):
             page = self.open(run)
             pixels = page.evaluate(red)
             self.assertTrue(pixels > 100 if is_blamed else pixels == 0, pixels)
@@ -581,6 +581,26 @@ class Page(unittest.TestCase):
                 for choose in page.locator(".finding .choose").all():
                     choose.click()
                 self.check(page)
+
+    def test_a_hang_is_drawn_after_the_last_step(self):
+        page = self.open(self.record("hang-missing-rank"))
+        with open(os.path.join(self.folder.name, sorted(os.listdir(self.folder.name), key=lambda name: os.path.getmtime(os.path.join(self.folder.name, name)))[-1], "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        hang, = report["hangs"]
+        stuck = page.locator("#steps svg .stuck")
+        title = stuck.locator("title").text_content()
+        self.assertAlmostEqual(self.ns(title.removeprefix("no further step: hangs for ")) / hang["waiting_ns"], 1, delta=0.006)
+        bars, box = page.locator("#steps svg path.compute").bounding_box(), stuck.bounding_box()
+        self.assertGreaterEqual(box["x"], bars["x"] + bars["width"] - 1, "after the steps")
+        chosen = page.evaluate("document.querySelector('#timeline select').selectedOptions[0].textContent")
+        last = page.evaluate("JSON.parse(document.getElementById('page-data').textContent).steps.columns") - 1
+        self.assertRegex(chosen, rf"^step {last} \(.*finding 1")
+        page.locator("#steps").evaluate("element => element.scrollIntoView({behavior: 'instant'})")
+        box = stuck.bounding_box()
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 60)
+        self.assertIn(f"step {last}", page.locator("header .chosen").inner_text())
+        self.assertEqual(self.open(self.late).locator("#steps svg .stuck").count(), 0)
+        self.check(page)
 
     def test_words_in_charts_can_be_read(self):
         for scenario in ("memory-leak", "hang-missing-rank", "pipeline", "straggler-kernels"):

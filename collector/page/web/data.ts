@@ -135,7 +135,7 @@ export interface Data {
   stepStarts: Map<number, Float64Array>;  // by row: of each column, in ns from the start of the run; NaN: it has none there
   pictures: (PictureName | '')[];  // of the report's findings, by their places
   documents: Record<string, string>;  // of the report's findings, by their ids, in Markdown
-  blames(row: number): boolean;  // a finding names the rank
+  blames(row: number): boolean;  // a finding says that the others wait for the rank
   rankName(row: number): string;  // "rank 5", "pid 4711", "pid 4711/GPU 1"
   shortName(row: number): string;  // "5"
   place(row: number): string;  // "n1, GPU 5"
@@ -169,6 +169,9 @@ function startsOf(raw: RawStepStarts): Float64Array {
   });
 }
 
+// Pictures of findings that name ranks for something else than that the others wait for them.
+const kNotOfWaiting = new Set<PictureName | ''>(['memory', 'leak', 'reserved', 'idle_gpus', 'gpus', 'lifelines', 'coverage', 'overhead']);
+
 function dataOf(report: Report, raw: RawPageData, version: string): Data {
   const rows = new Map<number, number>();
   const key = (row: number): string => `${report.ranks[row].host}/${report.ranks[row].pid}/${report.ranks[row].gpu}`;
@@ -178,7 +181,7 @@ function dataOf(report: Report, raw: RawPageData, version: string): Data {
   const gpuOf = (row: number): string => report.ranks[row].gpu === null ? '' : `/GPU ${report.ranks[row].gpu}`;
   const processOf = (row: number): string => duplicates.get(report.ranks[row].pid) === report.ranks[row].rank ? ` (pid ${report.ranks[row].pid})` : '';
   const shortName = (row: number): string => String(report.ranks[row].rank ?? report.ranks[row].pid) + gpuOf(row);
-  const blamed = new Set(report.findings.filter(({severity}) => severity !== 'info').flatMap(({about}) => about.ranks));
+  const blamed = new Set(report.findings.filter(({severity}, i) => severity !== 'info' && !kNotOfWaiting.has(raw.pictures[i]!)).flatMap(({about}) => about.ranks));
   const grid = raw.steps === null ? null : new StepGrid(raw.steps);
   return {
     version, report, names: raw.names, timelines: raw.timelines, memory: raw.memory, pictures: raw.pictures, documents: raw.documents ?? {}, kernels: report.top_kernels,

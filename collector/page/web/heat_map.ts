@@ -82,7 +82,8 @@ class HeatMap {
     });
   }
 
-  private metric(): Metric { return this.view.metric ?? (this.grid.rows < 2 ? 'total' : 'caused'); }
+  // The usual one: who was waited for, if anybody was.
+  private metric(): Metric { return this.view.metric ?? (this.grid.caused.some(ns => ns > 0) && this.grid.rows > 1 ? 'caused' : 'total'); }
   private rows(): [number, number] {
     const [from, to] = this.view.ranks?.map(key => this.data.rowOfKey(key)) ?? [-1, -1];
     return from < 0 || to < from ? [0, this.grid.rows - 1] : [from, to];

@@ -13,9 +13,10 @@ export interface Selection {
 
 type Listener = (selection: Selection, changed: Set<keyof Selection>) => void;
 
-// The timeline that is shown until the viewer chooses one: one that shows a finding.
+// The timeline that is shown until the viewer chooses one: that of the first finding.
 function tellingTimeline(data: Data): number {
-  return Math.max(0, data.timelines.findIndex(timeline => timeline.findings.length > 0));
+  const first = Math.min(...data.timelines.flatMap(({findings}) => findings));
+  return Math.max(0, data.timelines.findIndex(({findings}) => findings.includes(first)));
 }
 
 // `timeline` of `from` as one of `to`, which lacks it: names and rows have other places there.

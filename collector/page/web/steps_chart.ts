@@ -4,7 +4,7 @@ import {brushX} from 'd3-brush';
 import {scaleLinear} from 'd3-scale';
 import {event as d3event, select as d3select} from 'd3-selection';
 import {Data, kPartClass, kParts, kPartWords, Part, StepGrid} from './data';
-import {button, h, responsive, s, section, select, text} from './dom';
+import {button, h, rect, responsive, s, section, select, text} from './dom';
 import {stepsWords} from './header';
 import {saveButton} from './picture_file';
 import {Store} from './selection';
@@ -18,6 +18,7 @@ const kAxis = 18;
 const kLeft = 52;
 const kMostUsual = 2;  // times the median step: longer ones are cut off
 const kDoubleClickMs = 400;
+const kStuckShare = 0.06;  // of the width, for a hang after the last step
 const kStill = 3;  // pixels: a mouse that moves less clicks
 const kBlamedShare = 0.05;  // of the step: a rank that the others wait for as long is late
 
@@ -146,6 +147,12 @@ class StepsChart {
             ...(rows.includes(false) ? [['quiet', named ? 'for another rank' : 'the others wait for one rank'] as [string, string]] : [])];
   }
 
+  // In words: what the job hung in when its records ended; null: in nothing.
+  private stuck(): string | null {
+    const hang = this.data.report.hangs.find(({over}) => !over);
+    return hang === undefined ? null : `no further step: hangs for ${duration(hang.waiting_ns)}`;
+  }
+
   // Columns shown.
   private shown(): [number, number] {
     return this.grid.columnsOf(this.view.steps);
@@ -205,7 +212,8 @@ class StepsChart {
   private draw(width: number): void {
     const stack = this.stack(this.row());
     const [first, last] = this.shown();
-    const x = scaleLinear([first, last + 1], [kLeft, width - 2]);
+    const stuck = last === this.grid.columns - 1 ? this.stuck() : null;
+    const x = scaleLinear([first, last + 1 + (stuck === null ? 0 : Math.max(1, (last + 1 - first) * kStuckShare))], [kLeft, width - 2]);
     // A warm-up step may be a hundred times as long: it is cut off, and says so.
     const warmup = Math.ceil((this.data.report.steps?.warmup_count ?? 0) / this.grid.stepsPerColumn);
     const totals = stack.slice(Math.max(first, Math.min(last, warmup)), last + 1).map(parts => kParts.reduce((sum, part) => sum + parts[part], 0)).filter(ns => ns > 0);
@@ -221,6 +229,9 @@ class StepsChart {
     }
     root.append(...barPaths(stack, first, last, c => x(c), ns => y(ns)), ...this.marks(x, stack, top), ...this.axis(x, width));
     root.append(...this.laneOf(x));
+    if (stuck !== null) {
+      root.append(rect(x(last + 1) + 1, kTop, width - 3 - x(last + 1), kHeight, 'stuck', stuck), text(width - 2, 12, stuck, 'end', 'late-words'));
+    }
     this.addBrush(root, x, width);
     this.plot.replaceChildren(root);
     const columns = this.grid.columnsOf(this.store.value.steps);
