@@ -118,7 +118,7 @@ def page_of(finding, folder):
     finding_pages.run_screen(text, folder)
     last = finding_pages.screen_on(text)[0][-1]
     if not last.startswith("gpuprobe report"):
-        return os.path.join(folder, "my-run", "report.html")
+        return os.path.join(folder, finding, "report.html")
     path = os.path.join(folder, "report.html")
     with open(path, "wb") as file:
         subprocess.run(["bash", "-euc", f"{last} --html"], cwd=folder, env={**os.environ, "PATH": f"{os.path.dirname(GPUPROBE)}:/usr/bin:/bin"}, stdout=file, check=True)
