@@ -105,7 +105,7 @@ class LiveViewer(browser.WithChromium, harness.EndToEndTest):
     def test_any_step_can_be_looked_at(self):
         collector, job, page = self.watched()
         shown = "document.querySelector('#timeline select').selectedOptions[0].textContent"
-        page.evaluate("""() => { const box = document.querySelector('#timeline input'); box.value = 7; box.dispatchEvent(new Event('change')); }""")
+        page.evaluate("""() => { const box = document.querySelector('#timeline input[type=number]'); box.value = 7; box.dispatchEvent(new Event('change')); }""")
         self.await_true(page, f"{shown}.startsWith('step 7')", "the timeline of step 7")
         self.await_updates(page, 2)
         self.assertRegex(page.evaluate(shown), "^step 7\\b", "it stays while the run goes on")

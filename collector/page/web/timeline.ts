@@ -61,7 +61,6 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
   search.addEventListener('keydown', event => {
     if (event.key === 'Enter' && search.value !== '') say(view.next());
   });
-  controls.append(h('label', {}, h('span', {}, 'Search'), search));
   const missing = h('p', {class: 'note', id: 'timeline-missing', hidden: true});
   const ask = (step: number): void => {
     missing.hidden = false;
@@ -80,6 +79,7 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
     any.addEventListener('change', () => { if (any.value !== '') ask(Number(any.value)); });
     controls.append(h('label', {}, h('span', {}, 'Any step'), any));
   }
+  controls.append(h('label', {}, h('span', {}, 'Search'), search));
   const list = h('div', {});
   const opened = store.settings.of('longest operations', {open: false});
   const fillList = (): void => {
