@@ -534,6 +534,11 @@ bool WaitsForThread(const HostPlaceReport& place) {
          place.system_call == "futex" && !place.python.empty();
 }
 
+// Such a call returns at once if the host's memory is pinned; else the host copies it piece by piece.
+bool CopiesPageable(const HostPlaceReport& place) {
+  return place.task == model::HostTask::kUnknown && place.call == "cuMemcpyHtoDAsync";
+}
+
 // What to do about that; empty: nothing in particular.
 std::string TaskAdvice(model::HostTask task) {
   switch (task) {
@@ -562,7 +567,9 @@ std::string TaskAdvice(model::HostTask task) {
 std::string HostDoesWhat(const HostPlaceReport& place) {
   if (place.no_cpu || place.lock_held)
     return absl::StrCat("it is ", HostPlaceText(place), " (", HowSure(place), ")");
-  const std::string task = WaitsForThread(place) ? "it waits for another thread" : TaskText(place.task);
+  const std::string task = WaitsForThread(place)   ? "it waits for another thread"
+                           : CopiesPageable(place) ? "it copies pageable memory to the GPU"
+                                                   : TaskText(place.task);
   return absl::StrCat(task, task.empty() ? "it is in " : ": ", HostPlaceText(place), " (", HowSure(place),
                       ")");
 }
@@ -575,6 +582,7 @@ std::string AdviceFor(const HostPlaceReport& place, const std::string& other) {
            "its own, or into code that releases the lock.";
   if (WaitsForThread(place))
     return "See what the other thread does meanwhile (gpuprobe stacks PID), and hold locks for less time.";
+  if (CopiesPageable(place)) return kPinMemory;
   const std::string advice = TaskAdvice(place.task);
   return advice.empty() ? other : advice;
 }

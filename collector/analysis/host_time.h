@@ -22,6 +22,10 @@ inline constexpr char kDoItElsewhere[] =
     "Move it out of the loop or to fewer steps, or let another thread do it while the GPU works.";
 
 // For hosts that wait for a CPU.
+inline constexpr char kPinMemory[] =
+    "pin_memory=True in the data loader and non_blocking=True in the copy; cudaHostAlloc or cudaHostRegister "
+    "for "
+    "buffers of your own.";
 inline constexpr char kGiveMoreCpus[] =
     "Give each rank enough cores: check its affinity (taskset, Slurm's --cpus-per-task), how many "
     "data-loader "

@@ -566,8 +566,7 @@ void PageableCopies(const Report& report, std::vector<Finding>& out) {
              "%.1f copies per step and rank %s go through pageable memory, %s per step.", p.copies_per_step,
              direction == v1::COPY_DIRECTION_H2D ? "to the GPU" : "from the GPU", Duration(ns)),
          .evidence = evidence + ". Such a copy is staged, and the host waits for it.",
-         .advice = "pin_memory=True in the data loader and non_blocking=True in the copy; "
-                   "cudaHostAlloc or cudaHostRegister for buffers of your own.",
+         .advice = kPinMemory,
          // A copy that overlaps with computing costs nothing: at most what copies alone take.
          .cost_ns_per_step = std::min(ns, report.steps->copy_ns.mean)});
   }

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 KIND = sys.argv[1]
 ANNOTATE = "--annotate" in sys.argv
 STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else {"checkpoint": 70, "evaluation": 70, "starved": 100, "optimizer": 300}.get(KIND, 40)
+HOST = torch.zeros(16384, 4096) if KIND == "pageable" else None
 WIDTH, BATCH = 32 if KIND == "optimizer" else 256, 64
 
 
@@ -160,7 +161,7 @@ def main():
 
     moments = {parameter: (torch.zeros_like(parameter), torch.zeros_like(parameter)) for parameter in model.parameters()}
     norms = [float(hash((i, "norm")) % 1000) for i in range(4000)]
-    large = torch.zeros(2048, 2048, device="cuda")
+    large = HOST.cuda() if KIND == "pageable" else torch.zeros(2048, 2048, device="cuda")
     hog = Hog() if KIND == "starved" and rank == 0 else None
 
     batches = iter(loader())
@@ -192,6 +193,8 @@ def main():
                 save(model)
             elif KIND == "evaluation" and rank == 0 and step % 20 == 19:
                 evaluate(model)
+            elif KIND == "pageable":
+                large.copy_(HOST)  # pageable
             elif KIND == "item":
                 for _ in range(20):
                     large = large @ large
