@@ -79,6 +79,8 @@ inline constexpr double kGrowthNamedShare = 0.1;
 
 // A process that ends this soon after a failed allocation ended because of it.
 inline constexpr uint64_t kEndedByRefusalNs = 10'000'000'000;
+// Tensors at a refusal, to the most that any step held: what is beyond is not a step's.
+inline constexpr double kBeyondSteps = 1.5;
 // Mann-Kendall z-score: chance gives one in 700 runs.
 inline constexpr double kLeakZScore = 3;
 // Caches and allocator granularity grow less than this share of the level.

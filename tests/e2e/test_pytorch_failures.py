@@ -24,6 +24,15 @@ class Failures(PyTorchTest):
         self.assert_no_loss(report)
         self.assert_equals_truth()
 
+    def test_an_evaluation_that_keeps_its_predictions(self):
+        """The steps were not too large: what filled the GPU came after them."""
+        program = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "torch", "predictions_kept.py")
+        report = self.record([self.python, program], env={"GPUSIM_MEMORY_GIB": "1"}, status=1)
+        finding = report["findings"][0]
+        self.assertEqual(finding["id"], "out-of-memory")
+        number, unit = re.search(r"No complete step before held more than ([\d.]+) (MiB): the rest came after the last one", finding["evidence"]).groups()
+        self.assertAlmostEqual(float(number) * {"MiB": 1 << 20}[unit], int(self.probed.stdout), delta=(1 << 20) + 0.01 * int(self.probed.stdout))
+
     def restarted(self, *arguments):
         """The ranks of the first attempt and of the second."""
         checkpoint = self.path("checkpoint")

@@ -101,6 +101,11 @@ Finding Refused(const Report& report, const RankReport& r) {
                                    thresholds::kFragmentedRatio * static_cast<double>(allocated);
     absl::StrAppend(&evidence, " PyTorch reserved ", Bytes(reserved), " for ", Bytes(allocated),
                     " of tensors.");
+    const MemoryLifetimesReport* steps = p.lifetimes.has_value() ? &*p.lifetimes : nullptr;
+    if (steps != nullptr && steps->peak_bytes > 0 &&
+        static_cast<double>(allocated) > thresholds::kBeyondSteps * static_cast<double>(steps->peak_bytes))
+      absl::StrAppend(&evidence, " No complete step before held more than ", Bytes(steps->peak_bytes),
+                      ": the rest came after the last one, as in an evaluation or with a larger batch.");
   }
   return {.statement = statement + ".",
           .evidence = evidence,
