@@ -32,6 +32,10 @@ struct HubOptions {
   std::string listen = absl::StrCat("0.0.0.0:", hub::kPort);
   std::string out = "gpuprobe-runs";
   uint64_t host_disk = 2 * KeepOption::kDefaultBytes;
+  uint64_t host_total = uint64_t{64} << 30;
+  uint64_t host_rate = hub::Quotas::kBytesPerS;
+  uint64_t least_free = uint64_t{1} << 30;
+  size_t host_jobs = 16;
   RankOptions rank_options;
   ColorOption color;
 };
@@ -53,12 +57,15 @@ int Serve(const HubOptions& options) {
   recording::HubJobs jobs({.out = options.out,
                            .host = host,
                            .most_bytes_of_host = options.host_disk,
+                           .most_bytes_of_address = options.host_total,
+                           .least_free_bytes = options.least_free,
+                           .most_jobs_of_host = options.host_jobs,
                            .hangs = options.rank_options,
                            .layout = render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color))},
                           [](const std::string& text) { log::SayForPeople(text); });
   if (absl::Status s = jobs.Resume(); !s.ok()) return Fail(kHub, s, kFailed);
   {
-    hub::Endpoint endpoint(jobs, *secret, *std::move(listener), *std::move(encryption));
+    hub::Endpoint endpoint(jobs, *secret, *std::move(listener), *std::move(encryption), options.host_rate);
     endpoint.Start();
     SayError(absl::StrCat("hub on ", endpoint.address().Text(), " (secret: ", secret->origin(),
                           "); on every host of a job: GPUPROBE_HUB=", host, ":", endpoint.address().port));
@@ -94,6 +101,25 @@ int HubMain(const Arguments& arguments) {
   app.add_option("--host-disk", options.host_disk,
                  "disk space for one host of a job; beyond it, what the host sends is refused [4GiB]")
       ->transform(Size(KeepOption::kSmallestBytes, uint64_t{1} << 50))
+      ->option_text("SIZE");
+  app.add_option("--host-total", options.host_total,
+                 "disk space for all jobs of one host, those that are over, too; beyond it, what the host "
+                 "sends is refused [64GiB]")
+      ->transform(Size(KeepOption::kSmallestBytes, uint64_t{1} << 50))
+      ->option_text("SIZE");
+  app.add_option(
+         "--host-rate", options.host_rate,
+         "what one host may send in a second, and eight times as much at once; beyond it, the host is "
+         "told when to come again [16MiB]")
+      ->transform(Size(uint64_t{64} << 10, uint64_t{1} << 40))
+      ->option_text("SIZE");
+  app.add_option("--host-jobs", options.host_jobs,
+                 absl::StrCat("jobs that one host may have here at a time [", options.host_jobs, "]"))
+      ->check(CLI::Range(size_t{1}, recording::HubJobs::kMostJobs))
+      ->option_text("N");
+  app.add_option("--least-free", options.least_free,
+                 "disk space that is left free; beyond it, everything is refused [1GiB]")
+      ->transform(Size(0, uint64_t{1} << 50))
       ->option_text("SIZE");
   options.rank_options.AddTo(app);
   options.color.AddTo(app);

@@ -100,6 +100,20 @@ ssize_t Connection::write(const char* data, size_t size) {
   }
 }
 
+void Connection::LetBodyPass() {
+  if (passing_bytes_ == 0) return;
+  // What encryption adds.
+  size_t left = passing_bytes_ + passing_bytes_ / 16 + sizeof(buffer_);
+  const Clock::time_point until = Clock::now() + limits_.request;
+  shutdown(fd_, SHUT_WR);
+  while (left > 0 && Await(POLLIN, until)) {
+    const ssize_t n = recv(fd_, buffer_, std::min(left, sizeof(buffer_)), 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (n <= 0) return;
+    left -= static_cast<size_t>(n);
+  }
+}
+
 bool Connection::IsGone() const {
   pollfd poll_fd{.fd = fd_, .events = POLLRDHUP, .revents = 0};
   return poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;

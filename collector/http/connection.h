@@ -8,11 +8,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "collector/http/encryption.h"
 #include "collector/http/library.h"
+#include "collector/http/peer.h"
 
 namespace gpuprobe::http {
 
@@ -47,9 +50,16 @@ class Connection : public httplib::Stream {
   // The request that is being read has a body of this size, which may take longer.
   void TakeBody(size_t bytes);
   bool takes_body() const { return takes_body_; }
-  // Whether the owner of the run is at the other end.
-  void SetOwners(bool is_owners) { is_owners_ = is_owners; }
-  bool is_owners() const { return is_owners_; }
+  // Who is at the other end, and whether that is the owner of the run.
+  void SetPeer(const Peer& peer) { peer_ = peer; }
+  const std::string& peer() const { return peer_.name; }
+  bool is_owners() const { return peer_.is_owner; }
+  // Keeps something until the connection ends, or this is called again.
+  void Keep(std::shared_ptr<void> kept) { kept_ = std::move(kept); }
+  // The last request's body was not read: its sender may finish sending so many bytes before the connection
+  // ends, because whoever is cut off while it sends does not read the answer.
+  void SetPassing(size_t bytes) { passing_bytes_ = bytes; }
+  void LetBodyPass();
   // The answer is a stream of events, and has no end.
   void LetAnswerGoOn() { answer_until_ = Clock::time_point::max(); }
   // Whether the other side has gone.
@@ -72,7 +82,9 @@ class Connection : public httplib::Stream {
   int fd_;
   std::optional<EncryptedSocket> encrypted_;
   ConnectionLimits limits_;
-  bool is_owners_ = false;
+  Peer peer_;
+  std::shared_ptr<void> kept_;
+  size_t passing_bytes_ = 0;
   bool takes_body_ = false;
   size_t request_left_ = 0;
   Clock::time_point request_until_;

@@ -76,7 +76,7 @@ class Library : public httplib::Server {
       request.headers.erase("Accept-Encoding");
       const uint64_t length = request.get_header_value<uint64_t>("Content-Length");
       if (request.method == "POST" && length > 0 && !request.has_header("Transfer-Encoding") &&
-          length <= std::min(service_->MostBodyBytes(request), kMostBodyBytes)) {
+          length <= std::min(service_->MostBodyBytes(request, connection), kMostBodyBytes)) {
         request.headers.erase("Content-Encoding");
         request.headers.erase("Content-Type");  // forms are not parsed
         request.headers.erase("Expect");
@@ -99,8 +99,8 @@ class Library : public httplib::Server {
 
 class Connections::Impl {
  public:
-  Impl(Listener listener, std::shared_ptr<const Encryption> encryption)
-      : listener_(std::move(listener)), encryption_(std::move(encryption)) {}
+  Impl(Listener listener, std::shared_ptr<const Encryption> encryption, size_t most_of_peer)
+      : listener_(std::move(listener)), encryption_(std::move(encryption)), places_(most_of_peer) {}
   ~Impl() { Stop(); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -192,7 +192,7 @@ class Connections::Impl {
     }
     const ConnectionLimits limits = is_brief ? ConnectionLimits::Brief() : ConnectionLimits{};
     Client& client = clients_.emplace_back(fd, limits, encryption_.get(), std::move(peer));
-    client.connection.SetOwners(client.peer.is_owner);
+    client.connection.SetPeer(client.peer);
     try {
       client.thread = std::thread([this, &client] { Serve(client); });
     } catch (const std::system_error&) {  // no threads are left
@@ -225,6 +225,8 @@ class Connections::Impl {
     while (!stop_ && requests++ < most && client.connection.AwaitRequest()) {
       if (!library_.Process(client.connection)) break;
     }
+    client.connection.LetBodyPass();
+    client.connection.Keep(nullptr);
     shutdown(client.fd, SHUT_RDWR);
     client.done = true;
     Wake();
@@ -241,8 +243,8 @@ class Connections::Impl {
   std::thread accepting_;
 };
 
-Connections::Connections(Listener listener, std::shared_ptr<const Encryption> encryption)
-    : impl_(std::make_unique<Impl>(std::move(listener), std::move(encryption))) {}
+Connections::Connections(Listener listener, std::shared_ptr<const Encryption> encryption, size_t most_of_peer)
+    : impl_(std::make_unique<Impl>(std::move(listener), std::move(encryption), most_of_peer)) {}
 Connections::~Connections() = default;
 
 void Connections::Start(Service& service) { impl_->Start(service); }

@@ -3,10 +3,12 @@
 // A thread for each connection, besides one that accepts.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "collector/http/address.h"
 #include "collector/http/encryption.h"
+#include "collector/http/places.h"
 #include "collector/http/service.h"
 
 namespace gpuprobe::http {
@@ -14,8 +16,9 @@ namespace gpuprobe::http {
 class Connections {
  public:
   // Listens without accepting: it has no thread before Start. `encryption`: null: connections are not
-  // encrypted.
-  explicit Connections(Listener listener, std::shared_ptr<const Encryption> encryption = nullptr);
+  // encrypted. `most_of_peer`: connections of one user or host at a time.
+  explicit Connections(Listener listener, std::shared_ptr<const Encryption> encryption = nullptr,
+                       size_t most_of_peer = Places::kMostOfPeer);
   ~Connections();
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;

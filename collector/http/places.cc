@@ -17,7 +17,7 @@ void Places::Subtract(Counts& counts, const Peer& peer) {
 bool Places::TakePlace(const Peer& peer) {
   if (taken_ >= kMost) return false;
   if (!peer.is_owner) {
-    if (others_ >= kMostOfOthers || !Add(of_peer_, peer, kMostOfPeer)) return false;
+    if (others_ >= kMostOfOthers || !Add(of_peer_, peer, most_of_peer_)) return false;
     ++others_;
   }
   ++taken_;

@@ -27,6 +27,9 @@ class Places {
   static constexpr size_t kMostBrief = 32;
   static constexpr size_t kMostBriefOfPeer = 4;
 
+  // `most_of_peer`: of one peer, if that is less.
+  explicit Places(size_t most_of_peer = kMostOfPeer) : most_of_peer_(most_of_peer) {}
+
   enum class Admission : uint8_t { kPlace, kBrief, kRefused };
   Admission Take(const Peer& peer);
   void Leave(const Peer& peer, Admission admission);
@@ -40,6 +43,7 @@ class Places {
   static bool Add(Counts& counts, const Peer& peer, size_t most);
   static void Subtract(Counts& counts, const Peer& peer);
 
+  const size_t most_of_peer_;
   size_t taken_ = 0;
   size_t others_ = 0;
   size_t brief_ = 0;

@@ -21,8 +21,8 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   // How long a body this request may have, which is read before Answer is called; 0: none is read, and the
-  // connection is closed after the answer. Judges by the headers.
-  virtual size_t MostBodyBytes(const httplib::Request& /*request*/) { return 0; }
+  // connection is closed after the answer. Judges by the headers, and whose connection it is.
+  virtual size_t MostBodyBytes(const httplib::Request& /*request*/, Connection& /*connection*/) { return 0; }
   // Every request goes through here, and is answered here. `connection`: the one that it came from.
   virtual void Answer(const httplib::Request& request, httplib::Response& response,
                       Connection& connection) = 0;

@@ -1,6 +1,8 @@
 #include "collector/hub/endpoint.h"
 
 #include <atomic>
+#include <chrono>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,42 +12,50 @@
 #include "collector/hub/protocol.h"
 
 namespace gpuprobe::hub {
+namespace {
+
+constexpr char kWrongSignature[] = "the signature is not one of this job's secret";
+
+// On the request that this thread reads.
+thread_local Quotas::Verdict admitted;
+
+}  // namespace
 
 class Endpoint::Impl : public http::Service {
  public:
-  Impl(Jobs& jobs, Secret secret, http::Listener listener, std::shared_ptr<const http::Encryption> encryption)
+  Impl(Jobs& jobs, Secret secret, http::Listener listener, std::shared_ptr<const http::Encryption> encryption,
+       uint64_t bytes_per_s)
       : jobs_(jobs),
         secret_(std::move(secret)),
         fingerprint_(encryption->fingerprint()),
-        connections_(std::move(listener), std::move(encryption)) {}
+        quotas_(bytes_per_s),
+        connections_(std::move(listener), std::move(encryption), Quotas::kConnectionsOfHost) {}
 
-  // Whoever lacks the secret gets no byte of a body read.
-  size_t MostBodyBytes(const httplib::Request& request) override {
-    const bool signed_well =
-        request.path == kPath && secret_.HasSigned(kPost, request.get_header_value(kDigestHeader),
-                                                   request.get_header_value(kSignatureHeader));
-    return signed_well ? kMostPostBytes : 0;
+  // Whoever lacks the secret, or has sent too much, gets no byte of a body read.
+  size_t MostBodyBytes(const httplib::Request& request, http::Connection& connection) override {
+    if (!IsSignedWell(request)) return 0;
+    const auto bytes = request.get_header_value<uint64_t>("Content-Length");
+    if (bytes > kMostPostBytes) return 0;
+    admitted = quotas_.Admit(connection.peer(), bytes, std::chrono::steady_clock::now());
+    if (admitted.lease == nullptr) return 0;
+    connection.Keep(std::move(admitted.lease));
+    return kMostPostBytes;
   }
   void Answer(const httplib::Request& request, httplib::Response& response,
               http::Connection& connection) override {
     if (request.path != kPath) return http::Refuse(response, kNotFound, "there is nothing here");
     if (request.method == "GET") return Prove(request, response);
-    const std::string digest = request.get_header_value(kDigestHeader);
-    if (!connection.takes_body() || DigestOf(request.body) != digest) {
-      NoteRefused();
-      return http::Refuse(response, kForbidden, "the signature is not one of this job's secret");
-    }
-    v1::HubPost post;
-    if (!post.ParseFromString(request.body)) {
-      NoteRefused();
-      return http::Refuse(response, kBadRequest, "that is no post");
-    }
-    const v1::HubAnswer taken = jobs_.Take(post);
-    if (!taken.refused().empty()) NoteRefused();
-    const std::string answer = taken.SerializeAsString();
-    response.status = kOk;
-    response.set_header(kSignatureHeader,
-                        secret_.Sign(kAnswer, absl::StrCat(digest, "\n", DigestOf(answer))));
+    const Taken taken = connection.takes_body() ? Take(request, connection) : WhyNotRead(request, connection);
+    connection.Keep(nullptr);
+    if (!taken.answer.refused().empty()) NoteRefused();
+    if (taken.status == kForbidden || taken.status == kBadRequest)
+      return http::Refuse(response, taken.status, taken.answer.refused());
+    const std::string answer = taken.answer.SerializeAsString();
+    response.status = taken.status;
+    if (taken.status == kTooMany) response.set_header("Retry-After", std::to_string(taken.again.count()));
+    response.set_header(
+        kSignatureHeader,
+        secret_.Sign(kAnswer, absl::StrCat(request.get_header_value(kDigestHeader), "\n", DigestOf(answer))));
     response.set_content(answer, kProtobuf);
   }
   void NoteRefused() override { ++refused_; }
@@ -53,6 +63,35 @@ class Endpoint::Impl : public http::Service {
   http::Connections& connections() { return connections_; }
 
  private:
+  static Taken Refusal(int status, const std::string& why) {
+    Taken refusal{.answer = {}, .status = status};
+    refusal.answer.set_refused(why);
+    return refusal;
+  }
+  bool IsSignedWell(const httplib::Request& request) const {
+    return request.path == kPath && secret_.HasSigned(kPost, request.get_header_value(kDigestHeader),
+                                                      request.get_header_value(kSignatureHeader));
+  }
+  Taken Take(const httplib::Request& request, const http::Connection& connection) {
+    if (DigestOf(request.body) != request.get_header_value(kDigestHeader))
+      return Refusal(kForbidden, kWrongSignature);
+    v1::HubPost post;
+    if (!post.ParseFromString(request.body)) return Refusal(kBadRequest, "that is no post");
+    return jobs_.Take(post, connection.peer());
+  }
+  Taken WhyNotRead(const httplib::Request& request, http::Connection& connection) const {
+    const auto bytes = request.get_header_value<uint64_t>("Content-Length");
+    if (!IsSignedWell(request) || bytes == 0 || request.has_header("Transfer-Encoding"))
+      return Refusal(kForbidden, kWrongSignature);
+    if (bytes > kMostPostBytes)
+      return Refusal(kTooLarge, absl::StrCat("a post may have ", kMostPostBytes >> 20U, " MiB"));
+    if (admitted.may_pass) connection.SetPassing(bytes);
+    Taken refusal =
+        Refusal(kTooMany, absl::StrCat(connection.peer(), " sends more than ", quotas_.bytes_per_s() >> 10U,
+                                       " KiB a second (--host-rate)"));
+    refusal.again = admitted.again;
+    return refusal;
+  }
   void Prove(const httplib::Request& request, httplib::Response& response) const {
     const std::string job = request.get_param_value("job");
     if (!jobs_.Has(job)) return http::Refuse(response, kConflict, "this is the hub of another job");
@@ -67,12 +106,14 @@ class Endpoint::Impl : public http::Service {
   const Secret secret_;
   const std::string fingerprint_;
   std::atomic<uint64_t> refused_ = 0;
+  Quotas quotas_;
   http::Connections connections_;  // the last member: its threads use the others
 };
 
 Endpoint::Endpoint(Jobs& jobs, Secret secret, http::Listener listener,
-                   std::shared_ptr<const http::Encryption> encryption)
-    : impl_(std::make_unique<Impl>(jobs, std::move(secret), std::move(listener), std::move(encryption))) {}
+                   std::shared_ptr<const http::Encryption> encryption, uint64_t bytes_per_s)
+    : impl_(std::make_unique<Impl>(jobs, std::move(secret), std::move(listener), std::move(encryption),
+                                   bytes_per_s)) {}
 
 Endpoint::~Endpoint() { impl_->connections().Stop(); }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -40,6 +41,12 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
+// Of a refusal, which the answer explains; all others are answered as if nothing were wrong.
+int HttpStatusOf(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) return kTooLarge;
+  return absl::IsUnavailable(status) ? kInsufficientRoom : kOk;
+}
+
 absl::Status SystemError(const std::string& name, int error) {
   return absl::UnavailableError(absl::StrCat(name, ": ", std::strerror(error)));
 }
@@ -59,10 +66,15 @@ std::vector<std::string> Hub::folders() const {
   return folders;
 }
 
-absl::StatusOr<Hub::Host*> Hub::HostOf(const v1::HubPost& post) {
+absl::StatusOr<Hub::Host*> Hub::HostOf(const v1::HubPost& post, const std::string& from) {
   if (const auto known = hosts_.find(post.instance()); known != hosts_.end()) return &known->second;
   if (hosts_.size() >= kMostHosts)
     return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostHosts, " hosts already"));
+  const auto of_address =
+      std::count_if(hosts_.begin(), hosts_.end(), [&](const auto& each) { return each.second.from == from; });
+  if (static_cast<size_t>(of_address) >= kMostOfAddress)
+    return absl::ResourceExhaustedError(
+        absl::StrCat(from, " has ", kMostOfAddress, " collectors in this job already"));
   const std::string name = FolderNameOf(post.host());
   const std::string instance = absl::StrFormat("%016x", post.instance());
   for (int i = 1; i < kMostFolders; ++i) {
@@ -75,10 +87,12 @@ absl::StatusOr<Hub::Host*> Hub::HostOf(const v1::HubPost& post) {
     const bool goes_on = FirstLine(absl::StrCat(path, "/", kMirroredFile)) == instance;
     if (!directory->made() && !goes_on) continue;
     if (absl::Status s = directory->Lock(); !s.ok()) return s;
-    if (absl::Status s = directory->WriteFile(kMirroredFile, absl::StrCat(instance, "\n")); !s.ok()) return s;
+    if (absl::Status s = directory->WriteFile(kMirroredFile, absl::StrCat(instance, "\n", from, "\n"));
+        !s.ok())
+      return s;
     const absl::StatusOr<std::vector<std::string>> names = directory->List();
     if (!names.ok()) return names.status();
-    Host host{.directory = *std::move(directory), .folder = folder, .files = {}};
+    Host host{.directory = *std::move(directory), .folder = folder, .from = from, .files = {}};
     for (const std::string& file : *names) {
       if (!IsSent(file)) continue;
       const uint64_t bytes = host.directory.FileBytes(file);
@@ -132,21 +146,25 @@ absl::Status Hub::Write(Host& host, const v1::FilePart& part) {
   return error == 0 ? absl::OkStatus() : SystemError(part.name(), error);
 }
 
-v1::HubAnswer Hub::Take(const v1::HubPost& post) {
+Taken Hub::Take(const v1::HubPost& post, const std::string& from) {
   const std::lock_guard lock(mutex_);
-  v1::HubAnswer answer;
+  Taken taken;
+  v1::HubAnswer& answer = taken.answer;
   answer.set_host(options_.host);
   const auto refuse = [&](absl::string_view why) {
     answer.set_refused(why.data(), why.size());
-    return answer;
+    return taken;
   };
   if (post.job() != options_.job) return refuse("this is the hub of another job");
   if (directory_.empty()) return refuse("nothing is recorded on the hub's host yet");
-  const absl::StatusOr<Host*> found = HostOf(post);
-  if (!found.ok()) return refuse(found.status().message());
+  const absl::StatusOr<Host*> found = HostOf(post, from);
+  if (!found.ok()) {
+    taken.status = HttpStatusOf(found.status());
+    return refuse(found.status().message());
+  }
   if (*found == nullptr) {
     answer.set_shared(true);
-    return answer;
+    return taken;
   }
   Host& host = **found;
   absl::Status status;
@@ -168,13 +186,14 @@ v1::HubAnswer Hub::Take(const v1::HubPost& post) {
       host.files.erase(file);
     }
   }
+  taken.status = HttpStatusOf(status);
   if (!status.ok()) answer.set_refused(status.message().data(), status.message().size());
   for (const auto& [name, bytes] : host.files) {
     v1::FileSize& size = *answer.add_have();
     size.set_name(name);
     size.set_bytes(bytes);
   }
-  return answer;
+  return taken;
 }
 
 }  // namespace gpuprobe::hub

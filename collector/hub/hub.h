@@ -29,7 +29,7 @@ namespace gpuprobe::hub {
 // In a run directory: the collector that records there, by a random number.
 inline constexpr char kInstanceFile[] = "instance.txt";
 // In a folder that a hub has made: whose files it has.
-inline constexpr char kMirroredFile[] = "mirrored.txt";
+inline constexpr char kMirroredFile[] = "mirrored.txt";  // a second line has the address that sent them
 
 class Hub : public Jobs {
  public:
@@ -40,6 +40,8 @@ class Hub : public Jobs {
   };
   static constexpr size_t kMostHosts = 1024;
   static constexpr size_t kMostFiles = 4096;  // of a host
+  // Of one network address: a rank for each core may have a collector of its own.
+  static constexpr size_t kMostOfAddress = 256;
 
   explicit Hub(Options options) : options_(std::move(options)) {}
 
@@ -51,19 +53,20 @@ class Hub : public Jobs {
   std::vector<std::string> folders() const;
   size_t others() const { return others_.load(); }
   bool Has(const std::string& job) override { return job == options_.job; }
-  v1::HubAnswer Take(const v1::HubPost& post) override;
+  Taken Take(const v1::HubPost& post, const std::string& from) override;
 
  private:
   struct Host {
     store::Directory directory;
     std::string folder;
+    std::string from;  // its address
     uint64_t sequence = 0;
     uint64_t bytes = 0;
     std::map<std::string, uint64_t> files;  // their sizes
   };
 
   // The host that posts, or why it cannot; null: its own files are in the directory already.
-  absl::StatusOr<Host*> HostOf(const v1::HubPost& post);
+  absl::StatusOr<Host*> HostOf(const v1::HubPost& post, const std::string& from);
   absl::Status Write(Host& host, const v1::FilePart& part);
 
   const Options options_;

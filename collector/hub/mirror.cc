@@ -189,9 +189,9 @@ void Mirror::Run() {
     // Who is away when the job ends does not come back.
     if (ends && state_.phase == Phase::kSearching && Clock::now() >= ended_at_ + kSearchAtEnd) return;
     changed_.wait_for(lock,
-                      ends   ? kFirstPause
+                      ends   ? std::max(kFirstPause, come_again_)
                       : well ? kEvery
-                             : pause,
+                             : std::max(pause, come_again_),
                       [&] { return end_.has_value() && !ends; });
     pause = well ? kFirstPause : std::min(2 * pause, kLongestPause);
   }
@@ -264,16 +264,19 @@ absl::StatusOr<v1::HubAnswer> Mirror::Post(const v1::HubPost& post) {
   const httplib::Result result = hub_->Post(kPath, headers, body, kProtobuf);
   if (!result) return absl::UnavailableError(absl::StrCat(meeting_.Text(), " does not answer"));
   v1::HubAnswer answer;
-  const bool signed_well =
-      result->status == kOk && secret_.HasSigned(kAnswer, absl::StrCat(digest, "\n", DigestOf(result->body)),
-                                                 result->get_header_value(kSignatureHeader));
+  // Refusals are signed, too.
+  const bool signed_well = secret_.HasSigned(kAnswer, absl::StrCat(digest, "\n", DigestOf(result->body)),
+                                             result->get_header_value(kSignatureHeader));
   if (!signed_well || !answer.ParseFromString(result->body))
     return absl::UnavailableError(
         absl::StrCat(meeting_.Text(), " answers with HTTP status ", result->status, ", not as a hub"));
+  if (result->status == kTooMany)
+    come_again_ = std::chrono::seconds(result->get_header_value<uint64_t>("Retry-After", 1));
   return answer;
 }
 
 bool Mirror::Send(bool ended) {
+  come_again_ = milliseconds(0);
   if (hub_ == nullptr) {
     const absl::StatusOr<FoundHub> found = FindHub(meeting_, secret_);
     if (!found.ok()) {
@@ -303,9 +306,10 @@ bool Mirror::Send(bool ended) {
       Note(Phase::kShared, "", true);
       return true;
     }
-    have_.clear();
+    // A post that was not read has none.
+    if (come_again_ == milliseconds(0)) have_.clear();
     for (const v1::FileSize& file : answer->have()) have_[file.name()] = file.bytes();
-    knows_sizes_ = true;
+    knows_sizes_ |= come_again_ == milliseconds(0);
     if (!answer->refused().empty()) {
       why_not_ = absl::FailedPreconditionError(absl::StrCat("the hub says: ", answer->refused()));
       Note(Phase::kSending, std::string(why_not_.message()), false);

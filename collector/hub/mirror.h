@@ -95,6 +95,7 @@ class Mirror {
   std::map<std::string, uint64_t> have_;  // sizes that the hub has
   std::map<std::string, int64_t> sent_;   // files that are sent whole, by when they were written
   std::string hub_host_;
+  std::chrono::milliseconds come_again_{0};  // as the hub said, if it has too much to do for us
   absl::Status why_not_;  // what was sent last did not arrive; who refuses us and ends is still the reason
 
   std::thread thread_;

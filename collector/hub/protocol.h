@@ -4,7 +4,7 @@
 //   GET /v1/hub?job=JOB&nonce=HEX      200: the hub of that job; its header has the nonce, its port and its
 //   certificate's fingerprint signed
 //   POST /v1/hub                       a HubPost, whose digest is signed in the headers; a HubAnswer,
-//   likewise
+//   likewise, also with the statuses of refusals
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,9 @@ inline constexpr int kBadRequest = 400;
 inline constexpr int kForbidden = 403;
 inline constexpr int kNotFound = 404;
 inline constexpr int kConflict = 409;
+inline constexpr int kTooLarge = 413;          // more than a host may have here
+inline constexpr int kTooMany = 429;           // come again, at the time in Retry-After
+inline constexpr int kInsufficientRoom = 507;  // the hub's disk is full, or the host's share of it
 
 // Purposes of signatures.
 inline constexpr char kProof[] = "proof";

@@ -1,5 +1,7 @@
 #include "collector/recording/hub_jobs.h"
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -7,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/units.h"
 #include "collector/recording/version.h"
 #include "collector/render/json_report.h"
 #include "collector/store/run_directory.h"
@@ -20,12 +23,33 @@ namespace fs = std::filesystem;
 constexpr char kJobFile[] = "job.txt";
 constexpr size_t kMostNameBytes = 512;
 constexpr size_t kMostShownBytes = 80;  // of a directory's name
+constexpr std::chrono::seconds kMeasureEvery{30};
 
 std::string FirstLine(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
   return line;
+}
+
+std::string SecondLine(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  line.clear();
+  std::getline(file, line);
+  return line;
+}
+
+uint64_t BytesIn(const fs::path& folder) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const uint64_t size = it->is_regular_file(ignored) ? it->file_size(ignored) : 0;
+    if (!ignored) bytes += size;
+  }
+  return bytes;
 }
 
 // Of a launcher's words, which are one line in all that we know.
@@ -43,6 +67,9 @@ bool MayRecord(const fs::path& folder) {
 
 }  // namespace
 
+HubJobs::HubJobs(Options options, Say say) : options_(std::move(options)), say_(std::move(say)) {}
+HubJobs::~HubJobs() = default;
+
 std::shared_ptr<HubJobs::Job> HubJobs::Add(const std::string& name, store::Directory directory) {
   auto job = std::make_shared<Job>(
       std::move(directory),
@@ -53,21 +80,82 @@ std::shared_ptr<HubJobs::Job> HubJobs::Add(const std::string& name, store::Direc
   return job;
 }
 
-absl::StatusOr<std::shared_ptr<HubJobs::Job>> HubJobs::JobOf(const std::string& name) {
-  if (const auto known = jobs_.find(name); known != jobs_.end()) return known->second;
-  if (!IsName(name)) return absl::InvalidArgumentError("that is no name of a job");
+absl::Status HubJobs::MayBegin(const std::string& from) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto has =
+      std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& each) { return each.second->from == from; });
+  if (static_cast<size_t>(has) >= options_.most_jobs_of_host)
+    return absl::ResourceExhaustedError(
+        absl::StrCat(from, " has ", has, " jobs at a time already (--host-jobs)"));
   if (jobs_.size() >= kMostJobs)
     return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostJobs, " jobs at a time already"));
+  std::erase_if(beginnings_, [&](const auto& each) { return each.second.IsFull(now); });
+  const double rate = 1 / std::chrono::duration<double>(kJobEvery).count();
+  hub::Allowance& its =
+      beginnings_.try_emplace(from, rate, static_cast<double>(options_.most_jobs_of_host)).first->second;
+  if (!its.Has(now))
+    return absl::ResourceExhaustedError(
+        absl::StrCat(from, " has begun too many jobs: one every ", kJobEvery.count(), " s from now on"));
+  its.Take(1);
+  return absl::OkStatus();
+}
+
+absl::Status HubJobs::HasRoom(uint64_t bytes, const std::string& from) {
+  if (free_bytes_ < options_.least_free_bytes + bytes)
+    return absl::UnavailableError(absl::StrCat("the disk of the hub has less than ",
+                                               analysis::Bytes(options_.least_free_bytes),
+                                               " left (--least-free)"));
+  if (stored_[from] + bytes > options_.most_bytes_of_address)
+    return absl::UnavailableError(absl::StrCat(from, " has ", analysis::Bytes(options_.most_bytes_of_address),
+                                               " at the hub (--host-total); remove runs there"));
+  stored_[from] += bytes;
+  return absl::OkStatus();
+}
+
+// The directories are the truth: what was removed there is free again, and a hub that begins knows what is
+// there.
+void HubJobs::MeasureDisk() {
+  struct statvfs disk {};
+  const bool known = statvfs(options_.out.c_str(), &disk) == 0;
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_time =
+      measured_at_ == std::chrono::steady_clock::time_point() || now > measured_at_ + kMeasureEvery;
+  std::map<std::string, uint64_t> stored;
+  std::error_code error;
+  if (is_time) {
+    measured_at_ = now;
+    for (fs::directory_iterator run(options_.out, error), end; !error && run != end; run.increment(error)) {
+      std::error_code ignored;
+      for (fs::directory_iterator host(run->path(), ignored); !ignored && host != end;
+           host.increment(ignored)) {
+        const std::string from = SecondLine(host->path() / hub::kMirroredFile);
+        if (!from.empty()) stored[from] += BytesIn(host->path());
+      }
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  free_bytes_ = known ? uint64_t{disk.f_bavail} * disk.f_frsize : UINT64_MAX;
+  if (is_time && !error) stored_ = std::move(stored);
+}
+
+absl::StatusOr<std::shared_ptr<HubJobs::Job>> HubJobs::JobOf(const std::string& name,
+                                                             const std::string& from) {
+  if (const auto known = jobs_.find(name); known != jobs_.end()) return known->second;
+  if (!IsName(name)) return absl::InvalidArgumentError("that is no name of a job");
+  if (absl::Status s = MayBegin(from); !s.ok()) return s;
   const std::string shown(absl::StripAsciiWhitespace(name).substr(0, kMostShownBytes));
   const std::string folder = fs::path(store::DefaultRunDirectory(shown, NowNs())).filename();
   absl::StatusOr<store::Directory> made = store::Directory::MakeNew(absl::StrCat(options_.out, "/", folder));
   if (!made.ok()) return made.status();
   if (absl::Status s = made->Lock(); !s.ok()) return s;
   if (absl::Status s = made->WriteFile(kJobFile, absl::StrCat(name, "\n")); !s.ok()) return s;
-  return Add(name, *std::move(made));
+  std::shared_ptr<Job> job = Add(name, *std::move(made));
+  job->from = from;
+  return job;
 }
 
 absl::Status HubJobs::Resume() {
+  MeasureDisk();
   std::vector<fs::path> found;
   std::error_code error;
   for (fs::directory_iterator it(options_.out, error), end; !error && it != end; it.increment(error)) {
@@ -93,20 +181,28 @@ absl::Status HubJobs::Resume() {
 
 bool HubJobs::Has(const std::string& job) { return IsName(job); }
 
-v1::HubAnswer HubJobs::Take(const v1::HubPost& post) {
+hub::Taken HubJobs::Take(const v1::HubPost& post, const std::string& from) {
   std::shared_ptr<Job> job;
+  uint64_t bytes = 0;
+  for (const v1::FilePart& part : post.parts()) bytes += part.data().size();
   {
     const std::lock_guard lock(mutex_);
-    absl::StatusOr<std::shared_ptr<Job>> found = JobOf(post.job());
+    absl::Status room = HasRoom(bytes, from);
+    absl::StatusOr<std::shared_ptr<Job>> found =
+        room.ok() ? JobOf(post.job(), from) : absl::StatusOr<std::shared_ptr<Job>>(room);
     if (!found.ok()) {
-      v1::HubAnswer answer;
-      answer.set_host(options_.host);
-      answer.set_refused(std::string(found.status().message()));
-      return answer;
+      hub::Taken refusal;
+      // Jobs end and begin; a disk is made room on by people.
+      if (absl::IsResourceExhausted(found.status()))
+        refusal = {.answer = {}, .status = hub::kTooMany, .again = kLinger};
+      if (absl::IsUnavailable(found.status())) refusal.status = hub::kInsufficientRoom;
+      refusal.answer.set_host(options_.host);
+      refusal.answer.set_refused(std::string(found.status().message()));
+      return refusal;
     }
     job = *std::move(found);
   }
-  return job->hub.Take(post);
+  return job->hub.Take(post, from);
 }
 
 analysis::ReportInput HubJobs::Input() const {
@@ -153,6 +249,7 @@ void HubJobs::Conclude(Job& job) {
 }
 
 void HubJobs::Tick() {
+  MeasureDisk();
   std::map<std::string, std::shared_ptr<Job>> all;
   {
     const std::lock_guard lock(mutex_);

@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "collector/hub/endpoint.h"
 #include "collector/hub/hub.h"
+#include "collector/hub/quotas.h"
 #include "collector/recording/options.h"
 #include "collector/recording/whole_job_watch.h"
 #include "collector/render/text_layout.h"
@@ -35,28 +36,35 @@ namespace gpuprobe::recording {
 
 class HubJobs : public hub::Jobs {
  public:
-  static constexpr size_t kMostJobs = 64;  // at a time
+  static constexpr size_t kMostJobs = 256;  // at a time
+  // How fast one host may begin jobs when it has begun as many as it may have at a time.
+  static constexpr std::chrono::seconds kJobEvery{2};
   // Of hosts that have ended, while others may not have joined.
   static constexpr std::chrono::seconds kLinger{10};
   static constexpr std::chrono::minutes kGivenUp{15};
 
   struct Options {
-    std::string out;   // parent of the jobs' directories
-    std::string host;  // name of this one
-    uint64_t most_bytes_of_host = 0;
+    std::string out;                  // parent of the jobs' directories
+    std::string host;                 // name of this one
+    uint64_t most_bytes_of_host = 0;  // in one job
+    // Of one address, in all jobs whose directories are in `out`; what is removed there is free again.
+    uint64_t most_bytes_of_address = uint64_t{64} << 30;
+    uint64_t least_free_bytes = uint64_t{1} << 30;  // of the file system
+    size_t most_jobs_of_host = 16;                  // at a time
     HangOptions hangs;
     render::Layout layout;
   };
   // For people, a line or more with their ends.
   using Say = std::function<void(const std::string& text)>;
 
-  HubJobs(Options options, Say say) : options_(std::move(options)), say_(std::move(say)) {}
+  HubJobs(Options options, Say say);
+  ~HubJobs() override;
 
   // Goes on with the jobs that another hub left in `out`. Before any post.
   absl::Status Resume();
 
   bool Has(const std::string& job) override;
-  v1::HubAnswer Take(const v1::HubPost& post) override;
+  hub::Taken Take(const v1::HubPost& post, const std::string& from) override;
 
   // Reports jobs that are over; call about once a second, from one thread.
   void Tick();
@@ -69,6 +77,7 @@ class HubJobs : public hub::Jobs {
     Job(store::Directory made, const hub::Hub::Options& options) : directory(std::move(made)), hub(options) {}
 
     store::Directory directory;
+    std::string from;  // the address that posted first; empty: not known
     hub::Hub hub;
     std::optional<WholeJobWatch> watch;  // of Tick's thread, as all that follows
     std::set<std::string> said;          // hosts that have joined
@@ -76,8 +85,12 @@ class HubJobs : public hub::Jobs {
   };
 
   // Under the mutex.
-  absl::StatusOr<std::shared_ptr<Job>> JobOf(const std::string& name);
+  absl::StatusOr<std::shared_ptr<Job>> JobOf(const std::string& name, const std::string& from);
+  absl::Status MayBegin(const std::string& from);
+  absl::Status HasRoom(uint64_t bytes, const std::string& from);
   std::shared_ptr<Job> Add(const std::string& name, store::Directory directory);
+  // What each address has on the disk, and what the disk has left.
+  void MeasureDisk();
   // False if the job is over.
   bool Look(Job& job);
   void Conclude(Job& job);
@@ -86,7 +99,11 @@ class HubJobs : public hub::Jobs {
   const Options options_;
   const Say say_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Job>> jobs_;  // by name; under the mutex
+  std::map<std::string, std::shared_ptr<Job>> jobs_;  // by name; under the mutex, as all that follows
+  std::map<std::string, hub::Allowance> beginnings_;  // of jobs, by address
+  std::map<std::string, uint64_t> stored_;            // bytes, by address
+  uint64_t free_bytes_ = UINT64_MAX;
+  std::chrono::steady_clock::time_point measured_at_;  // of Tick's thread
 };
 
 }  // namespace gpuprobe::recording

@@ -188,7 +188,7 @@ class Hub(hub_job.HubJob):
         attack = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "hub_attack.py")
         told = json.loads(self.run_on("n2", ["/usr/bin/python3", attack, f"n1:{PORT}", TOKEN, "n1:29500 "]).stdout)
         self.assertIn(told.pop("in the clear"), ("RemoteDisconnected", "BadStatusLine", "ConnectionResetError"))
-        self.assertEqual(told, {"no signature": 403, "signature of another body": 403, "large body": 403, "no post": 400, "paths": "a file's name is none of a run directory",
+        self.assertEqual(told, {"no signature": 403, "signature of another body": 403, "large body": 413, "no post": 400, "paths": "a file's name is none of a run directory",
                                 "another job": "this is the hub of another job", "more than a host may": "a host may have 64 MiB here"})
         before = self.mirrored()[0]
         harness.wait_until(lambda: self.mirrored()[0] > before, "more records of n2")

@@ -1,22 +1,24 @@
 """`gpuprobe hub`: one place where the hosts of all jobs report, on a machine that runs no rank."""
 import glob
+import json
 import os
 import re
 import signal
+import time
 import unittest
 
 import harness
 import hub_job
 from harness import GPUPROBE
 
-HUB, RANKS = "n3", ("n1", "n2")
+HUB, RANKS = "n3", ("n1", "n2")  # n4 is somebody else's
 TROUBLES = os.path.join(harness.BUILD, "tests", "e2e", "collective_troubles")
 OVER = r"gpuprobe: over: 4 ranks on 2 hosts; gpuprobe report (\S+)\n"
 
 
 class HubProgram(hub_job.HubJob):
 
-    COUNT = 3
+    COUNT = 4
 
     def launched_on(self, name):
         return {**super().launched_on(name), "WORLD_SIZE": str(len(RANKS) * self.RANKS_PER_HOST), "GPUPROBE_HUB": HUB}
@@ -129,6 +131,63 @@ class HubProgram(hub_job.HubJob):
             self.assertEqual(self.logs_in(os.path.join(run, "n1")), self.logs_in(original))
             self.assertIn("-n1_ddp_train_", run)
             self.assert_no_loss(self.report(run))
+        self.end_hub(hub)
+
+    def test_a_host_that_floods_harms_nobody_else(self):
+        """The flooder knows the secret; the job's report is as without it, and the hub's memory, disk and jobs stay bounded."""
+        hub = self.start_hub("--host-rate", "4MiB", "--host-total", "96MiB")
+        hub_pid, = (pid for pid in harness.processes_of_session(hub.pid) if harness.read_proc(pid, "cmdline").split(b"\0")[1:2] == [b"hub"])
+        flood = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "hub_flood.py")
+        flooder = self.start_on("n4", ["/usr/bin/python3", flood, f"{HUB}:{hub_job.PORT}", hub_job.TOKEN, "30"])
+        harness.wait_until(lambda: glob.glob(self.path("jobs", "*", "flooder*", "*.gpr")), "the flood")
+        began = time.monotonic()
+        said = self.await_ranks(self.start_ranks(GPUSIM_SLOW="rank=3,factor=4", arguments=("--steps", "1000")))
+        print(f"the job took {time.monotonic() - began:.1f} s beside the flood")
+        for name in RANKS:
+            self.assertRegex(said[name], r"gpuprobe: recorded in gpuprobe-runs/\S+; n3 reports on all hosts\n$")
+        self.assertTrue(flooder.alive(), "the flood was over too early")
+        told = json.loads(flooder.wait(harness.LIMIT_S).stdout)
+        peak_mib = int(re.search(rb"VmHWM:\s+(\d+) kB", harness.read_proc(hub_pid, "status"))[1]) / 1024
+        stored_mib = sum(os.path.getsize(path) for path in glob.glob(self.path("jobs", "*", "flooder*", "*"))) / 2**20
+        print(f"the flooder: {told}; {stored_mib:.0f} MiB of it stored; the hub's memory: {peak_mib:.0f} MiB at most")
+        self.assertLess(peak_mib, 400)
+        self.assertLessEqual(stored_mib, 97)
+        self.assertGreater(told["statuses"].get("429", 0), 0)
+        self.assertTrue(all(value == "None" or int(value) >= 1 for value in told["retry_after"]), told)
+        self.assertRegex(told["refusals"]["429"], r"10\.77\.0\.4 (sends more than 4096 KiB a second \(--host-rate\)|has \d+ jobs)")
+        run, = harness.wait_until(lambda: (found := re.findall(OVER, hub.so_far().decode())) and found, "the end of the job")
+        report = self.assert_whole(run)
+        alone = json.loads(self.run_well([GPUPROBE, "report", *(max(glob.glob(os.path.join(self.home(name), "gpuprobe-runs", "*"))) for name in RANKS), "--json"]).stdout)
+        self.assertEqual(report["findings"], alone["findings"])
+        with self.undisturbed(report):
+            self.assertIn("rank 3", report["findings"][0]["statement"].lower())
+        self.end_hub(hub)
+
+    def test_a_host_that_begins_job_after_job(self):
+        hub = self.start_hub("--host-jobs", "4")
+        flood = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "hub_flood.py")
+        told = json.loads(self.run_on("n4", ["/usr/bin/python3", flood, f"{HUB}:{hub_job.PORT}", hub_job.TOKEN, "4", "jobs"]).stdout)
+        self.assertEqual(len(os.listdir(self.path("jobs"))), 4)
+        self.assertEqual(told["refusals"]["429"], "10.77.0.4 has 4 jobs at a time already (--host-jobs)")
+        self.assertEqual(told["retry_after"], ["10"])
+        self.await_ranks(self.start_ranks())
+        self.await_over(hub)
+        self.end_hub(hub)
+
+    def test_a_full_disk_is_said_before_it_is_full(self):
+        hub = self.start_hub("--least-free", "1024TiB")
+        said = self.await_ranks(self.start_ranks(arguments=("--steps", "200")))
+        for name in RANKS:
+            self.assertIn("(the hub says: the disk of the hub has less than 1.00 PiB left (--least-free))", said[name])
+        self.assertEqual(os.listdir(self.path("jobs")), [])
+        self.end_hub(hub)
+
+    def test_a_host_that_has_too_much_to_send_comes_again(self):
+        """At 64 KiB a second, the records take longer than the burst, and arrive all the same."""
+        hub = self.start_hub("--host-rate", "64KiB")
+        said = self.await_ranks(self.start_ranks(arguments=("--steps", "3000")))
+        for name in RANKS:
+            self.assertRegex(said[name], r"n3 reports on all hosts\n$|sends more than 64 KiB a second \(--host-rate\)")
         self.end_hub(hub)
 
     def test_what_it_refuses(self):

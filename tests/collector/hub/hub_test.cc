@@ -83,7 +83,7 @@ struct Posts {
     part.set_offset(offset);
     part.set_data(data);
     part.set_whole(whole);
-    return hub.Take(post);
+    return hub.Take(post, "10.0.0.2").answer;
   }
   v1::HubPost Empty() {
     v1::HubPost post;
@@ -126,7 +126,7 @@ TEST(Hub, AppliesAPostOnce) {
   part.set_name("live.json");
   part.set_whole(true);
   part.set_data("of before");
-  posts.hub.Take(again);
+  posts.hub.Take(again, "10.0.0.2");
   EXPECT_EQ(Read(posts.folder.File("n2/live.json")), "first");
 }
 
@@ -136,14 +136,15 @@ TEST(Hub, ForgetsWhatTheHostHasDroppedAndThatItRecords) {
   posts.Post("live.json", 0, "{}", true);
   v1::HubPost post = posts.Empty();
   for (const char* name : {"rank-2.0002.gpr", "totals-0002.gpt", "live.json"}) post.add_names(name);
-  EXPECT_EQ(posts.hub.Take(post).have_size(), 3);
+  EXPECT_EQ(posts.hub.Take(post, "10.0.0.2").answer.have_size(), 3);
   EXPECT_FALSE(std::filesystem::exists(posts.folder.File("n2/rank-2.gpr")));
   v1::HubPost last = posts.Empty();
   for (const char* name : {"rank-2.0002.gpr", "totals-0002.gpt"}) last.add_names(name);
-  EXPECT_EQ(posts.hub.Take(last).have_size(), 3) << "its collector has finished, and may have more to send";
+  EXPECT_EQ(posts.hub.Take(last, "10.0.0.2").answer.have_size(), 3)
+      << "its collector has finished, and may have more to send";
   v1::HubPost end = posts.Empty();
   end.set_ended(true);
-  EXPECT_EQ(posts.hub.Take(end).have_size(), 2);
+  EXPECT_EQ(posts.hub.Take(end, "10.0.0.2").answer.have_size(), 2);
   EXPECT_FALSE(std::filesystem::exists(posts.folder.File("n2/live.json")));
   EXPECT_EQ(Read(posts.folder.File("n2/rank-2.0002.gpr")), "abc") << "all else stays";
 }
@@ -158,9 +159,10 @@ TEST(Hub, RefusesWithAReason) {
   EXPECT_EQ(posts.Post("rank-2.gpr", kMost, "x").refused(), "a host may have 0 MiB here");
   v1::HubPost other = posts.Empty();
   other.set_job("another");
-  EXPECT_EQ(posts.hub.Take(other).refused(), "this is the hub of another job");
+  EXPECT_EQ(posts.hub.Take(other, "10.0.0.2").answer.refused(), "this is the hub of another job");
   Hub early({.job = "job", .host = "n1"});
-  EXPECT_EQ(early.Take(posts.Empty()).refused(), "nothing is recorded on the hub's host yet");
+  EXPECT_EQ(early.Take(posts.Empty(), "10.0.0.2").answer.refused(),
+            "nothing is recorded on the hub's host yet");
 }
 
 TEST(Hub, GivesEachCollectorAFolderOfItsOwn) {
@@ -171,7 +173,7 @@ TEST(Hub, GivesEachCollectorAFolderOfItsOwn) {
     v1::HubPost post = posts.Empty();
     post.set_instance(static_cast<uint64_t>(instance));
     post.set_host(host);
-    EXPECT_EQ(posts.hub.Take(post).refused(), "");
+    EXPECT_EQ(posts.hub.Take(post, "10.0.0.2").answer.refused(), "");
   }
   EXPECT_EQ(posts.hub.folders(), (std::vector<std::string>{"n2", "n2-2", "n1-2", "a_b_.._c", "host-"}));
   // One that records into the directory itself.
@@ -180,7 +182,7 @@ TEST(Hub, GivesEachCollectorAFolderOfItsOwn) {
   v1::HubPost shared = posts.Empty();
   shared.set_instance(7);
   shared.set_host("n3");
-  EXPECT_TRUE(posts.hub.Take(shared).shared());
+  EXPECT_TRUE(posts.hub.Take(shared, "10.0.0.2").answer.shared());
 }
 
 int ConnectTo(uint16_t port) {
@@ -307,7 +309,7 @@ TEST(Mirror, IsNotFooledByAProofThatIsPassedOn) {
 class HeldUp : public http::Service {
  public:
   HeldUp(uint16_t port, std::string fingerprint) : port_(port), fingerprint_(std::move(fingerprint)) {}
-  size_t MostBodyBytes(const httplib::Request&) override { return kMostPostBytes; }
+  size_t MostBodyBytes(const httplib::Request&, http::Connection&) override { return kMostPostBytes; }
   void Answer(const httplib::Request& request, httplib::Response& response, http::Connection&) override {
     if (request.method == "GET") {
       response.status = kOk;
