@@ -95,7 +95,8 @@ inline constexpr Setting kSettings[] = {
      "HOST, HOST:PORT or off"},
     {"GPUPROBE_HUB_TOKEN", Kind::kText, "", "", 0, 0,
      "of gpuprobe run, in a job that spans hosts: a secret that is the same on all of them; not passed on to "
-     "the command; default: the first line of ~/.config/gpuprobe/hub-token, which is made",
+     "the command; default: munge where it runs, else the first line of ~/.config/gpuprobe/hub-token, which "
+     "is made",
      "letters, digits and - . _ ~ + /, at least 16 and at most 512"},
 };
 

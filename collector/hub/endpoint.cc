@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "collector/http/connections.h"
 #include "collector/http/library.h"
 #include "collector/http/service.h"
+#include "collector/hub/keys.h"
 #include "collector/hub/protocol.h"
 
 namespace gpuprobe::hub {
@@ -53,9 +55,9 @@ class Endpoint::Impl : public http::Service {
     const std::string answer = taken.answer.SerializeAsString();
     response.status = taken.status;
     if (taken.status == kTooMany) response.set_header("Retry-After", std::to_string(taken.again.count()));
-    response.set_header(
-        kSignatureHeader,
-        secret_.Sign(kAnswer, absl::StrCat(request.get_header_value(kDigestHeader), "\n", DigestOf(answer))));
+    response.set_header(kSignatureHeader,
+                        SecretOf(request).Sign(kAnswer, absl::StrCat(request.get_header_value(kDigestHeader),
+                                                                     "\n", DigestOf(answer))));
     response.set_content(answer, kProtobuf);
   }
   void NoteRefused() override { ++refused_; }
@@ -68,9 +70,10 @@ class Endpoint::Impl : public http::Service {
     refusal.answer.set_refused(why);
     return refusal;
   }
-  bool IsSignedWell(const httplib::Request& request) const {
-    return request.path == kPath && secret_.HasSigned(kPost, request.get_header_value(kDigestHeader),
-                                                      request.get_header_value(kSignatureHeader));
+  bool IsSignedWell(const httplib::Request& request) {
+    return request.path == kPath &&
+           SecretOf(request).HasSigned(kPost, request.get_header_value(kDigestHeader),
+                                       request.get_header_value(kSignatureHeader));
   }
   Taken Take(const httplib::Request& request, const http::Connection& connection) {
     if (DigestOf(request.body) != request.get_header_value(kDigestHeader))
@@ -79,7 +82,7 @@ class Endpoint::Impl : public http::Service {
     if (!post.ParseFromString(request.body)) return Refusal(kBadRequest, "that is no post");
     return jobs_.Take(post, connection.peer());
   }
-  Taken WhyNotRead(const httplib::Request& request, http::Connection& connection) const {
+  Taken WhyNotRead(const httplib::Request& request, http::Connection& connection) {
     const auto bytes = request.get_header_value<uint64_t>("Content-Length");
     if (!IsSignedWell(request) || bytes == 0 || request.has_header("Transfer-Encoding"))
       return Refusal(kForbidden, kWrongSignature);
@@ -92,13 +95,38 @@ class Endpoint::Impl : public http::Service {
     refusal.again = admitted.again;
     return refusal;
   }
-  void Prove(const httplib::Request& request, httplib::Response& response) const {
+  // What the host signs with; without munge there is one secret.
+  Secret SecretOf(const httplib::Request& request) {
+    return secret_.munge() == nullptr ? secret_ : keys_.Find(request.get_header_value(kKeyHeader));
+  }
+  // Munge opens what the host has sealed: the key to sign with.
+  std::optional<Secret> Agree(const httplib::Request& request, httplib::Response& response) {
+    if (secret_.munge() == nullptr) return secret_;
+    const std::string credential = request.get_header_value(kCredentialHeader);
+    if (credential.empty()) {
+      http::Refuse(response, kForbidden, "this hub knows its hosts by munge");
+      return std::nullopt;
+    }
+    const Munge::Opened opened = secret_.munge()->Unseal(credential);
+    if (opened.error != Munge::kNone) {
+      response.set_header(kMungeErrorHeader, std::to_string(opened.error));
+      http::Refuse(response, kForbidden, "munge does not open the credential for this hub");
+      return std::nullopt;
+    }
+    Secret key(opened.text, secret_.origin());
+    keys_.Add(key);
+    return key;
+  }
+  void Prove(const httplib::Request& request, httplib::Response& response) {
     const std::string job = request.get_param_value("job");
+    response.set_header(kWayHeader, secret_.way());
     if (!jobs_.Has(job)) return http::Refuse(response, kConflict, "this is the hub of another job");
+    const std::optional<Secret> secret = Agree(request, response);
+    if (!secret.has_value()) return NoteRefused();
     response.status = kOk;
     const std::string text =
         ProofText(request.get_param_value("nonce"), job, connections_.address().port, fingerprint_);
-    response.set_header(kSignatureHeader, secret_.Sign(kProof, text));
+    response.set_header(kSignatureHeader, secret->Sign(kProof, text));
     response.set_content("{}\n", http::kJson);
   }
 
@@ -107,6 +135,7 @@ class Endpoint::Impl : public http::Service {
   const std::string fingerprint_;
   std::atomic<uint64_t> refused_ = 0;
   Quotas quotas_;
+  Keys keys_;
   http::Connections connections_;  // the last member: its threads use the others
 };
 

@@ -39,6 +39,7 @@ constexpr milliseconds kRefusalPatience{1000};
 constexpr milliseconds kAnswerPatience{10'000};
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr size_t kNonceBytes = 16;
+constexpr size_t kKeyBytes = 32;
 
 // A client that talks to one certificate only: that of this fingerprint, or the first that it sees.
 class PinnedClient {
@@ -81,6 +82,16 @@ class PinnedClient {
   httplib::Client client_;
 };
 
+// Of two hosts that prove in different ways who they are.
+std::string OtherWay(const std::string& hub, const Secret& ours) {
+  return ours.munge() != nullptr
+             ? absl::StrCat(hub, " knows its hosts by a token, this host by munge: set ", Secret::kVariable,
+                            " to the same secret on both, or run munge there, too")
+             : absl::StrCat(hub, " knows its hosts by munge, this host by the token in ", ours.origin(),
+                            ": run munge here, too, or set ", Secret::kVariable,
+                            " to the same secret on both");
+}
+
 uint64_t RandomNumber() {
   uint64_t number = 0;
   (void)absl::SimpleHexAtoi(RandomHex(sizeof(number)), &number);
@@ -98,12 +109,20 @@ absl::StatusOr<FoundHub> FindHub(const Meeting& meeting, const Secret& secret) {
   for (uint16_t i = 0; i < meeting.ports; ++i) {
     Meeting at = meeting;
     at.first_port = static_cast<uint16_t>(meeting.first_port + i);
-    FoundHub hub{.url = absl::StrCat("https://", at.Text()), .fingerprint = ""};
+    FoundHub hub{.url = absl::StrCat("https://", at.Text()), .fingerprint = "", .secret = secret};
+    httplib::Headers headers;
+    if (secret.munge() != nullptr) {
+      const std::string key = RandomHex(kKeyBytes);
+      const absl::StatusOr<std::string> credential = secret.munge()->Seal(key);
+      if (!credential.ok()) return credential.status();
+      headers.emplace(kCredentialHeader, *credential);
+      hub.secret = Secret(key, secret.origin());
+    }
     PinnedClient pinned(hub);
     const std::string nonce = RandomHex(kNonceBytes);
     const auto asked = std::chrono::steady_clock::now();
     const httplib::Result result =
-        pinned.client().Get(kPath, httplib::Params{{"job", meeting.job}, {"nonce", nonce}}, {});
+        pinned.client().Get(kPath, httplib::Params{{"job", meeting.job}, {"nonce", nonce}}, headers);
     if (!result) {
       why.Update(absl::UnavailableError(absl::StrCat(at.Text(), " does not answer")));
       // A port that is closed says so at once; of a host that is away, every port is.
@@ -117,9 +136,19 @@ absl::StatusOr<FoundHub> FindHub(const Meeting& meeting, const Secret& secret) {
     hub.fingerprint = pinned.fingerprint();
     const bool proved =
         result->status == kOk &&
-        secret.HasSigned(kProof, ProofText(nonce, meeting.job, at.first_port, hub.fingerprint),
-                         result->get_header_value(kSignatureHeader));
+        hub.secret.HasSigned(kProof, ProofText(nonce, meeting.job, at.first_port, hub.fingerprint),
+                             result->get_header_value(kSignatureHeader));
     if (proved) return hub;
+    const std::string way = result->get_header_value(kWayHeader);
+    if (way != secret.way() && (way == Secret::kMungeWay || way == Secret::kTokenWay)) {
+      why = absl::PermissionDeniedError(OtherWay(at.Text(), secret));
+      continue;
+    }
+    if (result->has_header(kMungeErrorHeader)) {
+      why = absl::PermissionDeniedError(
+          Munge::Explain(at.Text(), static_cast<int>(result->get_header_value<uint64_t>(kMungeErrorHeader))));
+      continue;
+    }
     why = result->status == kOk
               ? absl::PermissionDeniedError(
                     absl::StrCat(at.Text(), " has another token than this host: both need the same one in ",
@@ -133,7 +162,8 @@ Mirror::Mirror(Meeting meeting, Secret secret, std::string host)
     : meeting_(std::move(meeting)),
       secret_(std::move(secret)),
       host_(std::move(host)),
-      instance_(RandomNumber()) {}
+      instance_(RandomNumber()),
+      key_(secret_) {}
 
 Mirror::~Mirror() { End(milliseconds(0)); }
 
@@ -260,13 +290,15 @@ v1::HubPost Mirror::NextPost(bool ended, bool& more) {
 absl::StatusOr<v1::HubAnswer> Mirror::Post(const v1::HubPost& post) {
   const std::string body = post.SerializeAsString();
   const std::string digest = DigestOf(body);
-  const httplib::Headers headers = {{kDigestHeader, digest}, {kSignatureHeader, secret_.Sign(kPost, digest)}};
+  const httplib::Headers headers = {{kDigestHeader, digest},
+                                    {kSignatureHeader, key_.Sign(kPost, digest)},
+                                    {kKeyHeader, secret_.munge() == nullptr ? "" : key_.Name()}};
   const httplib::Result result = hub_->Post(kPath, headers, body, kProtobuf);
   if (!result) return absl::UnavailableError(absl::StrCat(meeting_.Text(), " does not answer"));
   v1::HubAnswer answer;
   // Refusals are signed, too.
-  const bool signed_well = secret_.HasSigned(kAnswer, absl::StrCat(digest, "\n", DigestOf(result->body)),
-                                             result->get_header_value(kSignatureHeader));
+  const bool signed_well = key_.HasSigned(kAnswer, absl::StrCat(digest, "\n", DigestOf(result->body)),
+                                          result->get_header_value(kSignatureHeader));
   if (!signed_well || !answer.ParseFromString(result->body))
     return absl::UnavailableError(
         absl::StrCat(meeting_.Text(), " answers with HTTP status ", result->status, ", not as a hub"));
@@ -286,6 +318,7 @@ bool Mirror::Send(bool ended) {
     }
     if (absl::IsUnavailable(why_not_)) why_not_ = absl::OkStatus();
     SetHub(PinnedClient::Make(*found));
+    key_ = found->secret;
     knows_sizes_ = false;
     sent_.clear();
   }

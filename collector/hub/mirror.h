@@ -41,6 +41,7 @@ struct Meeting {
 struct FoundHub {
   std::string url;          // of the server
   std::string fingerprint;  // of its certificate
+  Secret secret;            // what both sign with
 };
 
 // Finds the hub: it proves that it knows the secret and has the job, and that the certificate is its own. Why
@@ -94,6 +95,7 @@ class Mirror {
   bool knows_sizes_ = false;
   std::map<std::string, uint64_t> have_;  // sizes that the hub has
   std::map<std::string, int64_t> sent_;   // files that are sent whole, by when they were written
+  Secret key_;                            // what this hub and we sign with
   std::string hub_host_;
   std::chrono::milliseconds come_again_{0};  // as the hub said, if it has too much to do for us
   absl::Status why_not_;  // what was sent last did not arrive; who refuses us and ends is still the reason

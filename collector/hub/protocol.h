@@ -1,6 +1,8 @@
 // What both ends of a hub's HTTP agree on besides the messages in hub.proto. It is HTTPS with a certificate
 // that the hub makes when it starts.
 //
+// Where munge runs, the secret is one that the host makes and munge brings to the hub, sealed, with the GET.
+//
 //   GET /v1/hub?job=JOB&nonce=HEX      200: the hub of that job; its header has the nonce, its port and its
 //   certificate's fingerprint signed
 //   POST /v1/hub                       a HubPost, whose digest is signed in the headers; a HubAnswer,
@@ -18,6 +20,11 @@ inline constexpr uint16_t kPorts = 16;  // from kPort on: jobs that have their h
 inline constexpr char kPath[] = "/v1/hub";
 inline constexpr char kDigestHeader[] = "X-Gpuprobe-Digest";
 inline constexpr char kSignatureHeader[] = "X-Gpuprobe-Signature";
+inline constexpr char kWayHeader[] = "X-Gpuprobe-Way";  // of the hub: how it knows a host's user
+// With munge, a host that asks for the proof sends a new key, sealed; its posts name that key.
+inline constexpr char kCredentialHeader[] = "X-Gpuprobe-Credential";
+inline constexpr char kKeyHeader[] = "X-Gpuprobe-Key";
+inline constexpr char kMungeErrorHeader[] = "X-Gpuprobe-Munge-Error";
 inline constexpr char kProtobuf[] = "application/x-protobuf";
 
 // HTTP statuses.

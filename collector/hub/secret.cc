@@ -85,6 +85,8 @@ absl::StatusOr<Secret> Secret::Find(const std::string& given) {
       return absl::InvalidArgumentError(absl::StrCat(kVariable, ": ", s.message()));
     return Secret(given, kVariable);
   }
+  if (absl::StatusOr<std::shared_ptr<const Munge>> munge = Munge::Open(); munge.ok())
+    return Secret(*std::move(munge));
   const std::string path = File();
   if (path.empty())
     return absl::NotFoundError(absl::StrCat("there is no home directory for a token file; set ", kVariable,

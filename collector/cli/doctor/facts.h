@@ -125,6 +125,7 @@ struct HostFacts {
   bool spans_hosts = false;
   bool wants_hub = false;     // GPUPROBE_HUB names one
   bool has_variable = false;  // the token is in the environment
+  bool has_munge = false;     // its daemon answers
   std::string token_file;
   bool token_exists = false;
   uid_t token_owner = 0;

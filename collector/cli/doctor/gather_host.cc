@@ -237,6 +237,7 @@ std::string WhyNoConnection(const std::string& host, uint16_t port) {
 }
 
 void LookAtToken(HostFacts* hosts) {
+  hosts->has_munge = hub::Munge::Open().ok();
   hosts->token_file = hub::Secret::File();
   struct stat status {};
   hosts->token_exists = !hosts->token_file.empty() && stat(hosts->token_file.c_str(), &status) == 0;

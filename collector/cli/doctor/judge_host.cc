@@ -128,7 +128,9 @@ void JudgeSilence(const Facts& facts, Checks& checks) {
 void JudgeToken(const Facts& facts, Checks& checks) {
   const HostFacts& hosts = *facts.hosts;
   if (hosts.has_variable) return;
-  if (hosts.token_file.empty()) {
+  if (hosts.has_munge) {
+    checks.push_back({"hosts", State::kOk, "munge proves who joins this host's jobs", ""});
+  } else if (hosts.token_file.empty()) {
     checks.push_back({"hosts", State::kProblem,
                       "there is no home directory for the secret of the job's hosts",
                       "Set GPUPROBE_HUB_TOKEN to the same secret on every host."});
