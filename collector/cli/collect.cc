@@ -9,7 +9,9 @@
 #include <filesystem>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "collector/analysis/units.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
@@ -27,6 +29,7 @@
 #include "collector/recording/node_collector.h"
 #include "collector/recording/node_limits.h"
 #include "collector/recording/recorder.h"
+#include "collector/recording/rendezvous.h"
 #include "collector/recording/several_hosts.h"
 #include "collector/recording/signals.h"
 #include "collector/recording/version.h"
@@ -42,7 +45,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kCollect[] = "collect";
-constexpr milliseconds kFirstWait{15000};          // of a collector that a rank started, for the first one
+constexpr milliseconds kFirstWait{15000};  // of a collector that a rank started, for the first one
+constexpr absl::string_view kHttps = "https://";
 constexpr char kNodeRuns[] = "/var/log/gpuprobe";  // where --node records
 
 struct CollectOptions {
@@ -50,6 +54,7 @@ struct CollectOptions {
   std::string out;
   bool autostarted = false;
   bool node = false;
+  std::string hub;
   uint64_t user_disk = recording::node::kDefaultUserDisk;
   uint64_t user_memory = recording::node::kDefaultUserMemory;
   KeepOption keep;
@@ -210,16 +215,19 @@ int CollectForNode(const CollectOptions& options) {
     std::fputs(absl::StrCat("gpuprobe: ", text::PrintableLines(line), "\n").c_str(), stderr);
   };
   const absl::StatusOr<std::unique_ptr<recording::node::Collector>> collector =
-      recording::node::Collector::Start(
-          {.socket = options.socket,
-           .directory = options.out.empty() ? kNodeRuns : options.out,
-           .quota = {.disk_bytes = options.user_disk,
-                     .memory_bytes = options.user_memory,
-                     .keep_bytes = options.keep.bytes},
-           .recording = {.ranks = options.rank_options, .marker = options.marker}},
-          say);
+      recording::node::Collector::Start({.socket = options.socket,
+                                         .directory = options.out.empty() ? kNodeRuns : options.out,
+                                         .quota = {.disk_bytes = options.user_disk,
+                                                   .memory_bytes = options.user_memory,
+                                                   .keep_bytes = options.keep.bytes},
+                                         .recording = {.ranks = options.rank_options,
+                                                       .marker = options.marker,
+                                                       .joins_hosts = !options.hub.empty(),
+                                                       .hub = options.hub}},
+                                        say);
   if (!collector.ok()) return Fail(kCollect, collector.status(), kFailed);
-  say(absl::StrCat("collecting for all users on ", options.socket));
+  say(absl::StrCat("collecting for all users on ", options.socket,
+                   options.hub.empty() ? "" : absl::StrCat(", and sending each job to ", options.hub)));
   (*collector)->Serve();
   if (!(*collector)->served_anybody()) say("no process connected; nothing was recorded");
   return kDone;
@@ -316,6 +324,11 @@ int CollectMain(const Arguments& arguments) {
       ->check(NotEmpty());
   app.add_flag("--node", options.node,
                "serve every user of this node (as root); each run belongs to its user alone, in DIR/USER/");
+  app.add_option("--hub", options.hub,
+                 "with --node: the gpuprobe hub that receives each job whose user can prove to be its user, "
+                 "and that names no other (GPUPROBE_HUB)")
+      ->check(NotEmpty())
+      ->option_text("HOST[:PORT]");
   options.keep.AddTo(app);
   app.add_option(
          "--user-disk", options.user_disk,
@@ -347,6 +360,13 @@ int CollectMain(const Arguments& arguments) {
         "DIR --serve)",
         kUsage);
   }
+  if (!options.hub.empty() && !options.node)
+    return Fail(kCollect, "--hub goes with --node; for jobs of your own, set GPUPROBE_HUB where they run",
+                kUsage);
+  if (const absl::string_view url = options.hub; absl::StartsWith(url, kHttps))
+    options.hub = std::string(url.substr(kHttps.size()));
+  if (!recording::IsHub(options.hub))
+    return Fail(kCollect, absl::StrCat("--hub must be HOST or HOST:PORT, got \"", options.hub, "\""), kUsage);
   if (options.node) return CollectForNode(options);
   if (!options.autostarted) return CollectOneRun(options);
   LeaveFolder(options);

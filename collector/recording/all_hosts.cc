@@ -42,11 +42,12 @@ AllHosts::AllHosts(Options options) : options_(std::move(options)), host_(NameOf
   const absl::StatusOr<hub::Secret> secret =
       options_.token.has_value() ? hub::Secret::Find(*options_.token) : hub::Secret::Find();
   if (!secret.ok()) {
+    secret_ = secret.status();
     if (!options_.quiet)
       log::SayForPeople(absl::StrCat("gpuprobe: hosts are not joined: ", secret.status().message(), "\n"));
     return;
   }
-  if (!meeting.alone && IsThisHost(meeting.host)) Listen(meeting, *secret);
+  if (options_.listens && !meeting.alone && IsThisHost(meeting.host)) Listen(meeting, *secret);
   if (!hub_.has_value()) mirror_.emplace(meeting, *secret, host_);
 }
 
@@ -153,6 +154,13 @@ std::string AllHosts::WhereReported() const {
   }
   return shows.empty() ? ""
                        : absl::StrCat("gpuprobe: recorded in ", own_, "; ", shows, " reports on all hosts\n");
+}
+
+std::string AllHosts::WhatArrived() const {
+  if (!secret_.ok()) return absl::StrCat("; not sent to ", options_.meeting->Text(), ": ", secret_.message());
+  if (!mirror_.has_value()) return "";
+  if (sent_.all_sent) return absl::StrCat("; ", sent_.hub_host, " has it, too");
+  return absl::StrCat("; not all at ", options_.meeting->Text(), sent_.why.empty() ? "" : ": ", sent_.why);
 }
 
 std::string AllHosts::WhyAlone() const {

@@ -38,9 +38,10 @@ class AllHosts {
     render::Layout layout;
     uint64_t keep_bytes = 0;  // of each host
     bool quiet = false;
+    bool listens = true;  // if this host is where the job meets
   };
 
-  // Listens if this host is where the job meets; nothing may be forked after it.
+  // Listens if this host is where the job meets, and it may; nothing may be forked after it.
   explicit AllHosts(Options options);
 
   // This host's folder in the directory of all hosts, for a recorder that names that directory; empty: it has
@@ -73,6 +74,8 @@ class AllHosts {
   std::string WhereReported() const;
   // What there is to say below this host's report, which stands for itself, in a line for people.
   std::string WhyAlone() const;
+  // The same for a log: whether the hub has all, to append to a line; empty: there is none elsewhere.
+  std::string WhatArrived() const;
 
  private:
   void Listen(const hub::Meeting& meeting, const hub::Secret& secret);
@@ -88,6 +91,7 @@ class AllHosts {
   std::optional<hub::Mirror> mirror_;
   std::optional<WholeJobWatch> watch_;
   WholeJob* job_ = nullptr;
+  absl::Status secret_;      // why there is none
   hub::Mirror::State sent_;  // at the end
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   bool said_trouble_ = false;

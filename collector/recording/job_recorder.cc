@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> JobRecorder::Open(const v1::H
 // In a thread: names are looked up, and the hub is asked.
 void JobRecorder::JoinHosts(Run& run, const v1::Hello& hello) {
   if (!options_.joins_hosts || run.knows_hosts) return;
-  LaunchedJob job = LaunchedJobOf(hello.identity());
+  LaunchedJob job = LaunchedJobOf(hello.identity(), options_.hub);
   const bool shares_directory = !run.of_all_hosts.empty() && analysis::HasRank(hello.identity());
   if (!job.meeting.has_value() && !shares_directory) return;
   run.knows_hosts = true;
@@ -93,7 +93,8 @@ void JobRecorder::JoinHosts(Run& run, const v1::Hello& hello) {
                             .input = {},
                             .layout = render::Layout(),
                             .keep_bytes = run.recorder->keep_bytes(),
-                            .quiet = true};
+                            .quiet = true,
+                            .listens = options_.hub.empty()};
   options.input.collector_version = Version();
   options.input.hang_after_ns = options_.ranks.after_ns();
   options.input.link_peak = options_.ranks.link_peak;
@@ -121,7 +122,8 @@ std::string JobRecorder::Conclude(Run& run, std::chrono::milliseconds patience) 
   if (!written.ok())
     return absl::StrCat("could not write the report of ", recorder.directory(), ": ", written.message());
   const auto ranks = report.conditions.ranks_heard;
-  return absl::StrCat(ranks, ranks == 1 ? " rank, " : " ranks, ", recorder.directory());
+  return absl::StrCat(ranks, ranks == 1 ? " rank, " : " ranks, ", recorder.directory(),
+                      run.hosts != nullptr ? run.hosts->WhatArrived() : "");
 }
 
 void JobRecorder::Say(const std::string& line) const {

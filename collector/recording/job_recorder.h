@@ -44,6 +44,7 @@ class JobRecorder {
     ChosenMarker marker;
     bool processes_tell = false;  // the first process of each job says where its run is
     bool joins_hosts = false;     // the hosts of a job find each other (all_hosts.h)
+    std::string hub = {};         // where jobs are sent that name no other; with joins_hosts
   };
   // `say` gets a line about each run that ends, and the lines of hangs.
   using SayLine = std::function<void(const std::string& text)>;

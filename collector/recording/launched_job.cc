@@ -1,6 +1,7 @@
 #include "collector/recording/launched_job.h"
 
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +15,7 @@
 
 namespace gpuprobe::recording {
 
-LaunchedJob LaunchedJobOf(const v1::Identity& identity) {
+LaunchedJob LaunchedJobOf(const v1::Identity& identity, const std::string& hub) {
   if (ParentOf(identity.pid()) == 0) return {};
   const auto pid = static_cast<pid_t>(identity.pid());
   const std::map<std::string, std::string> variables = observe::VariablesOf(pid);
@@ -29,8 +30,13 @@ LaunchedJob LaunchedJobOf(const v1::Identity& identity) {
   // some hosts only.
   if (job.spans_hosts && !analysis::HasRank(identity)) return job;
   if (const char* token = variable(hub::Secret::kVariable); token != nullptr) job.token = token;
+  // Only what the job itself says can mean that it spans hosts.
+  const auto with_hub = [&](const char* name) -> const char* {
+    const char* own = variable(name);
+    return own == nullptr && !hub.empty() && std::string_view(name) == kHubVariable ? hub.c_str() : own;
+  };
   const auto meeting =
-      FindMeeting(job.spans_hosts ? std::vector<std::string>() : command, variable, job.spans_hosts);
+      FindMeeting(job.spans_hosts ? std::vector<std::string>() : command, with_hub, job.spans_hosts);
   if (meeting.ok()) job.meeting = *meeting;
   return job;
 }

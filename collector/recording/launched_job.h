@@ -16,8 +16,8 @@ struct LaunchedJob {
 };
 
 // Reads the process's command line and environment. Empty if it is another user's, or in another PID
-// namespace.
-LaunchedJob LaunchedJobOf(const v1::Identity& identity);
+// namespace. `hub`: of jobs that name none (HOST or HOST:PORT); empty: there is none.
+LaunchedJob LaunchedJobOf(const v1::Identity& identity, const std::string& hub = "");
 
 // The parent of a process in our PID namespace; 0: not known.
 uint32_t ParentOf(uint32_t pid);

@@ -49,9 +49,10 @@ User UserOf(uid_t id, gid_t group) {
   if (getpwuid_r(id, &entry, text.data(), text.size(), &found) == 0 && found != nullptr &&
       !absl::StrContains(found->pw_name, '/') && !absl::StartsWith(found->pw_name, ".") &&
       *found->pw_name != '\0') {
-    return {.id = id, .group = found->pw_gid, .name = found->pw_name, .has_name = true};
+    return {
+        .id = id, .group = found->pw_gid, .name = found->pw_name, .has_name = true, .home = found->pw_dir};
   }
-  return {.id = id, .group = group, .name = absl::StrCat(id)};
+  return {.id = id, .group = group, .name = absl::StrCat(id), .has_name = false, .home = ""};
 }
 
 // A directory that only root can write, so that no user can place files under another user's name.

@@ -12,12 +12,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/units.h"
+#include "collector/hub/secret.h"
 #include "collector/ingest/server.h"
 #include "collector/log/log.h"
 #include "collector/recording/node_limits.h"
@@ -80,6 +82,12 @@ bool Become(const User& user, const UserQuota& quota) {
     std::fclose(file);
   }
   return true;
+}
+
+// The user's own, not those of who started the collector.
+void LookForSecretsOf(const User& user) {
+  for (const char* name : {"HOME", "XDG_CONFIG_HOME", hub::Secret::kVariable}) unsetenv(name);
+  if (!user.home.empty()) setenv("HOME", user.home.c_str(), 1);
 }
 
 uint64_t ResidentBytes() {
@@ -286,6 +294,7 @@ int RunWorker(const User& user, int home, const std::string& path, Channel chann
     kept.SendLine("its process could not switch to the user; nothing is recorded");
     return EXIT_FAILURE;
   }
+  LookForSecretsOf(user);
   Worker worker(user, store::Directory::Adopt(home, path), std::move(kept), quota, options);
   return worker.Serve().ok() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -24,6 +24,7 @@ struct User {
   gid_t group = 0;
   std::string name;       // the number, if the system knows no name
   bool has_name = false;  // then it has the groups that the system knows
+  std::string home;       // its directory; empty: not known
 };
 
 // In a process that was just forked, with one thread: becomes the user for good and serves the connections

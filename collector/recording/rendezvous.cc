@@ -43,6 +43,20 @@ HostAndPort SplitHost(const std::string& text) {
   return {.host = text.substr(0, colon), .port = text.substr(colon + 1)};
 }
 
+struct HubPlace {
+  std::string host;
+  uint16_t port = 0;
+};
+
+std::optional<HubPlace> HubPlaceOf(const std::string& text) {
+  const HostAndPort place = SplitHost(text);
+  uint32_t port = hub::kPort;
+  const bool well = !place.host.empty() && (place.port.empty() || absl::SimpleAtoi(place.port, &port)) &&
+                    port > 0 && port <= UINT16_MAX;
+  if (!well) return std::nullopt;
+  return HubPlace{.host = place.host, .port = static_cast<uint16_t>(port)};
+}
+
 std::string ValueOf(Lookup variable, const char* name) {
   const char* text = variable(name);
   return text == nullptr ? "" : text;
@@ -98,6 +112,10 @@ std::string NameOfOwnJob(const std::vector<std::string>& command) {
 bool IsLoopback(const std::string& host) { return host == "localhost" || http::NamesLoopback(host); }
 
 }  // namespace
+
+bool IsHub(const std::string& text) {
+  return text.empty() || (text.find('/') == std::string::npos && HubPlaceOf(text).has_value());
+}
 
 std::string OptionOf(const std::vector<std::string>& command, std::string_view name) {
   for (size_t i = 0; i < command.size(); ++i) {
@@ -161,15 +179,12 @@ absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(const std::vector<std::s
       !job.empty() && meeting.job.find(job) == std::string::npos)
     absl::StrAppend(&meeting.job, " ", job);
   if (!asked.empty()) {
-    const HostAndPort place = SplitHost(asked);
-    uint32_t port = hub::kPort;
-    const bool well = !place.host.empty() && (place.port.empty() || absl::SimpleAtoi(place.port, &port)) &&
-                      port > 0 && port <= UINT16_MAX;
-    if (!well)
+    const std::optional<HubPlace> place = HubPlaceOf(asked);
+    if (!place.has_value())
       return absl::InvalidArgumentError(
           absl::StrCat(kHubVariable, " must be HOST, HOST:PORT or off, got \"", asked, "\""));
-    meeting.host = place.host;
-    meeting.first_port = static_cast<uint16_t>(port);
+    meeting.host = place->host;
+    meeting.first_port = place->port;
     meeting.ports = 1;
     meeting.alone = !spans_hosts;
     if (meeting.alone) meeting.job = NameOfOwnJob(command);

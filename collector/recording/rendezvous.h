@@ -25,6 +25,9 @@ absl::StatusOr<std::optional<hub::Meeting>> FindMeeting(
     const std::vector<std::string>& command, absl::FunctionRef<const char*(const char* name)> variable,
     bool spans_hosts);
 
+// Whether this can be the hub's place: HOST, HOST:PORT or nothing.
+bool IsHub(const std::string& text);
+
 // The value of the first option of this name, given with "-" and looked for with "-" or "_" in it:
 // "--rdzv-endpoint n1", "--rdzv_endpoint=n1". Empty: there is none.
 std::string OptionOf(const std::vector<std::string>& command, std::string_view name);
