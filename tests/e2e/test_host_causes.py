@@ -56,6 +56,9 @@ class HostCauses(PyTorchTest):
     def test_values_that_are_read(self):
         self.check("item", "sync-in-loop", "cuStreamSynchronize")
 
+    def test_an_optimizer_on_the_host(self):
+        self.check("offload", "host-pause", "The optimizer computes on the host", "DeepSpeedCPUAdam")
+
     def test_a_tensor_in_pageable_memory(self):
         self.check("pageable", "host-pause input-bound", "it copies pageable memory to the GPU: cuMemcpyHtoDAsync", "pin_memory=True")
 

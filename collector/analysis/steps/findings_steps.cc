@@ -516,6 +516,23 @@ void HostPause(const Report& report, std::vector<Finding>& out) {
     return;
   }
   const HostCause host = HostCauseOf(report, model::IdleCause::kPause);
+  // Gradients are copied to it, and nothing is launched while it works.
+  if (copies && host.place != nullptr && host.place->task == model::HostTask::kOptimizes) {
+    out.push_back(
+        {.statement =
+             absl::StrFormat("The optimizer computes on the host, and the GPUs wait for it: %s per step (%s "
+                             "of the step): it is in %s (%s).",
+                             Duration(pause_ns), OfTheStep(report, pause_ns), HostPlaceText(*host.place),
+                             HowSure(*host.place)),
+         .evidence =
+             absl::StrCat(Duration(after_copy_ns), " of it follow copies to the host.", host.Besides()),
+         .advice = "Keep the optimizer's state on the GPU if there is room, sharded over the ranks if there "
+                   "is not; "
+                   "else use a vectorised optimizer for the host (DeepSpeedCPUAdam), more threads for it "
+                   "(OMP_NUM_THREADS), or let it work while the GPU computes.",
+         .cost_ns_per_step = pause_ns});
+    return;
+  }
   if (host.place != nullptr) {
     out.push_back(
         {.statement =

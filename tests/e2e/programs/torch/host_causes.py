@@ -138,6 +138,7 @@ def main():
     model = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(layers))).cuda()
     trained = DistributedDataParallel(model) if ranks > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    offloaded = torch.optim.Adam([nn.Parameter(torch.zeros(1024, 1024)) for _ in range(4)], foreach=False)
     lock, stop = threading.Lock(), threading.Event()
     holder = threading.Thread(target=hold, args=(lock, stop))
     cruncher = threading.Thread(target=crunch, args=(stop,))
@@ -177,6 +178,10 @@ def main():
             with named("backward"):
                 loss.backward()
             with named("optimizer"):
+                if KIND == "offload":
+                    for kept in offloaded.param_groups[0]["params"]:
+                        kept.grad = large[:1024, :1024].cpu()
+                    offloaded.step()  # offload
                 if KIND == "optimizer":
                     update_by_hand(model.parameters(), moments, norms)
                 else:
