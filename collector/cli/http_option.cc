@@ -33,11 +33,11 @@ void HttpOption::AddTo(CLI::App& app, const char* name, const std::string& what)
       ->needs(option);
 }
 
-absl::StatusOr<std::unique_ptr<http::Server>> HttpOption::Listen() const {
+absl::StatusOr<std::optional<http::Server::Options>> HttpOption::Resolve() const {
   const char* variable = std::getenv(http::kTokenVariable);
   std::string token = variable == nullptr ? "" : variable;
   unsetenv(http::kTokenVariable);
-  if (!address.has_value()) return std::unique_ptr<http::Server>();
+  if (!address.has_value()) return std::nullopt;
   if (!token_file.empty()) {
     absl::StatusOr<std::string> read = http::ReadToken(token_file);
     if (!read.ok()) return read.status();
@@ -46,7 +46,14 @@ absl::StatusOr<std::unique_ptr<http::Server>> HttpOption::Listen() const {
     if (absl::Status s = http::CheckToken(token); !s.ok())
       return absl::InvalidArgumentError(absl::StrCat(http::kTokenVariable, ": ", s.message()));
   }
-  return http::Server::Listen({.address = *address, .token = std::move(token)});
+  return http::Server::Options{.address = *address, .token = std::move(token)};
+}
+
+absl::StatusOr<std::unique_ptr<http::Server>> HttpOption::Listen() const {
+  const absl::StatusOr<std::optional<http::Server::Options>> options = Resolve();
+  if (!options.ok()) return options.status();
+  if (!options->has_value()) return std::unique_ptr<http::Server>();
+  return http::Server::Listen(**options);
 }
 
 }  // namespace gpuprobe::cli

@@ -21,6 +21,9 @@ struct HttpOption {
 
   // `name`: "--http" or "--serve"; `what`: the first words of its help.
   void AddTo(CLI::App& app, const char* name, const std::string& what);
+  // Where and for whom; nullopt if the option was not given. Takes the token's variable out of the
+  // environment, which programs that are started later inherit.
+  absl::StatusOr<std::optional<http::Server::Options>> Resolve() const;
   // Listens; null if the option was not given. Takes the token's variable out of the environment, which
   // programs that are started later inherit.
   absl::StatusOr<std::unique_ptr<http::Server>> Listen() const;

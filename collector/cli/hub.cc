@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
+#include "collector/cli/http_option.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
 #include "collector/http/encryption.h"
+#include "collector/http/job_server.h"
 #include "collector/hub/endpoint.h"
 #include "collector/hub/protocol.h"
 #include "collector/hub/secret.h"
@@ -36,6 +39,7 @@ struct HubOptions {
   uint64_t host_rate = hub::Quotas::kBytesPerS;
   uint64_t least_free = uint64_t{1} << 30;
   size_t host_jobs = 16;
+  HttpOption http;
   RankOptions rank_options;
   ColorOption color;
 };
@@ -51,6 +55,14 @@ int Serve(const HubOptions& options) {
     return Fail(kHub, out.status(), kFailed);
   absl::StatusOr<http::Listener> listener = http::Listener::Open(*address);
   if (!listener.ok()) return Fail(kHub, listener.status(), kFailed);
+  const absl::StatusOr<std::optional<http::Server::Options>> list = options.http.Resolve();
+  if (!list.ok()) return Fail(kHub, list.status(), kFailed);
+  std::unique_ptr<http::JobServer> list_server;
+  if (list->has_value()) {
+    absl::StatusOr<std::unique_ptr<http::JobServer>> listening = http::JobServer::Listen(**list);
+    if (!listening.ok()) return Fail(kHub, listening.status(), kFailed);
+    list_server = *std::move(listening);
+  }
   absl::StatusOr<std::shared_ptr<const http::Encryption>> encryption = http::Encryption::Make();
   if (!encryption.ok()) return Fail(kHub, encryption.status(), kFailed);
   const std::string host = recording::NameOfThisHost();
@@ -69,11 +81,16 @@ int Serve(const HubOptions& options) {
     endpoint.Start();
     SayError(absl::StrCat("hub on ", endpoint.address().Text(), " (secret: ", secret->origin(),
                           "); on every host of a job: GPUPROBE_HUB=", host, ":", endpoint.address().port));
+    if (list_server != nullptr) {
+      list_server->Start();
+      SayError(absl::StrCat("jobs: ", list_server->Url()));
+    }
     bool stop = false;
     while (!stop) {  // NOLINT(bugprone-infinite-loop): a signal sets it
       pollfd waits = {.fd = signals->fd(), .events = POLLIN, .revents = 0};
       if (poll(&waits, 1, kEveryMs) > 0) signals->ReadAll([&](const signalfd_siginfo&) { stop = true; });
       jobs.Tick();
+      if (list_server != nullptr) list_server->Publish(jobs.List());
     }
   }
   jobs.End();
@@ -121,6 +138,7 @@ int HubMain(const Arguments& arguments) {
                  "disk space that is left free; beyond it, everything is refused [1GiB]")
       ->transform(Size(0, uint64_t{1} << 50))
       ->option_text("SIZE");
+  options.http.AddTo(app, "--http", "serve the list of jobs, and the page of each that is over,");
   options.rank_options.AddTo(app);
   options.color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;

@@ -144,33 +144,9 @@ void Answers::Find(const Request& request, Response& response, Connection& conne
     response.set_header("Retry-After", "5");
     return Refuse(response, 503, "there are too many connections; only signs of life are answered");
   }
-  if (!open && !LetIn(request, response)) return;
+  if (!open && !LetIn(access_, request, response)) return;
   if (route == std::end(kRoutes)) return Refuse(response, 404, "there is nothing here");
   (this->*route->answer)(request, response, connection);
-}
-
-bool Answers::LetIn(const Request& request, Response& response) const {
-  const std::string host = request.get_header_value("Host");
-  const std::string authorization = request.get_header_value("Authorization");
-  const std::string cookies = request.get_header_value("Cookie");
-  const std::string token = request.get_param_value("token");
-  switch (access_.Judge({.host = host, .authorization = authorization, .cookies = cookies, .token = token})) {
-    case Verdict::kWelcome:
-      return true;
-    case Verdict::kWelcomeWithCookie:
-      response.set_header("Set-Cookie", access_.Cookie());
-      if (request.path != "/") return true;
-      response.set_header("Location", "/");
-      response.status = 303;
-      return false;
-    case Verdict::kWrongHost:
-      Refuse(response, 403, "this server answers to localhost, 127.0.0.1 and [::1] only");
-      return false;
-    default:
-      response.set_header("WWW-Authenticate", "Bearer realm=\"gpuprobe\"");
-      Refuse(response, 401, "this server asks for its token: Authorization: Bearer TOKEN, or /?token=TOKEN");
-      return false;
-  }
 }
 
 void Answers::Page(const Request&, Response& response, Connection&) {

@@ -39,7 +39,6 @@ class Answers : public Service {
   static const Route kRoutes[];
 
   void Find(const Request& request, Response& response, Connection& connection);
-  bool LetIn(const Request& request, Response& response) const;
 
   void Page(const Request& request, Response& response, Connection& connection);
   void Program(const Request& request, Response& response, Connection& connection);

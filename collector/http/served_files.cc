@@ -83,17 +83,16 @@ std::string FileList(const std::vector<ServedFile>& files) {
   return nlohmann::ordered_json{{"files", std::move(list)}}.dump() + "\n";
 }
 
-void AnswerWithFile(const ServedFile& file, uint64_t from, httplib::Response& response) {
+void AnswerWithFile(const ServedFile& file, uint64_t from, httplib::Response& response, const char* type) {
   const auto opened = std::make_shared<OpenFile>(file.path);
   if (!opened->size().has_value()) return Refuse(response, 404, "this file is gone");
-  if (from >= *opened->size()) return response.set_content("", "application/octet-stream");
-  response.set_content_provider(*opened->size() - from, "application/octet-stream",
-                                [opened, from](size_t offset, size_t length, httplib::DataSink& sink) {
-                                  std::string piece(std::min(length, kReadBytes), '\0');
-                                  const ssize_t n = pread(opened->fd(), piece.data(), piece.size(),
-                                                          static_cast<off_t>(from + offset));
-                                  return n > 0 && sink.write(piece.data(), static_cast<size_t>(n));
-                                });
+  if (from >= *opened->size()) return response.set_content("", type);
+  response.set_content_provider(
+      *opened->size() - from, type, [opened, from](size_t offset, size_t length, httplib::DataSink& sink) {
+        std::string piece(std::min(length, kReadBytes), '\0');
+        const ssize_t n = pread(opened->fd(), piece.data(), piece.size(), static_cast<off_t>(from + offset));
+        return n > 0 && sink.write(piece.data(), static_cast<size_t>(n));
+      });
 }
 
 }  // namespace gpuprobe::http

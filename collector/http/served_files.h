@@ -28,6 +28,7 @@ std::vector<ServedFile> FilesToServe(const store::RunFiles& files);
 // The list, with the sizes of this moment. Files that are gone are not in it.
 std::string FileList(const std::vector<ServedFile>& files);
 // One of them from byte `from` on. 404 if it is gone.
-void AnswerWithFile(const ServedFile& file, uint64_t from, httplib::Response& response);
+void AnswerWithFile(const ServedFile& file, uint64_t from, httplib::Response& response,
+                    const char* type = "application/octet-stream");
 
 }  // namespace gpuprobe::http

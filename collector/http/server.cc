@@ -38,14 +38,17 @@ class Server::Impl {
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
+absl::Status Server::CheckReaders(const Options& options) {
+  if (options.address.IsLoopback() || !options.token.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("serving on ", options.address.Text(),
+                   " lets other hosts read this run: give a token (--http-token FILE or "
+                   "GPUPROBE_HTTP_TOKEN), or serve on 127.0.0.1"));
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const Options& options) {
   const bool loopback = options.address.IsLoopback();
-  if (!loopback && options.token.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("serving on ", options.address.Text(),
-                     " lets other hosts read this run: give a token (--http-token FILE or "
-                     "GPUPROBE_HTTP_TOKEN), or serve on 127.0.0.1"));
-  }
+  if (absl::Status s = CheckReaders(options); !s.ok()) return s;
   absl::StatusOr<Listener> listener = Listener::Open(options.address);
   if (!listener.ok()) return listener.status();
   const uint16_t port = listener->address().port;

@@ -30,6 +30,8 @@ class Server {
     Address address;
     std::string token;  // empty: none is asked for
   };
+  // InvalidArgument without a token where the address is not loopback.
+  static absl::Status CheckReaders(const Options& options);
   // Listens without answering yet: it has no thread before Start. InvalidArgument without a token where the
   // address is not loopback.
   static absl::StatusOr<std::unique_ptr<Server>> Listen(const Options& options);

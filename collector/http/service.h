@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "collector/http/access.h"
 #include "collector/http/connection.h"
 
 namespace gpuprobe::http {
@@ -12,6 +13,9 @@ inline constexpr char kJson[] = "application/json";
 
 // Answers with a status and {"error": why}.
 void Refuse(httplib::Response& response, int status, const std::string& why);
+
+// Whether this request may read; else it has been answered, by a refusal or a redirection.
+bool LetIn(const Access& access, const httplib::Request& request, httplib::Response& response);
 
 class Service {
  public:

@@ -1,6 +1,9 @@
 #include "collector/recording/hub_jobs.h"
 
+#include <pwd.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,6 +17,7 @@
 #include "collector/render/json_report.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
+#include "nlohmann/json.hpp"
 
 namespace gpuprobe::recording {
 namespace {
@@ -21,6 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kJobFile[] = "job.txt";
+constexpr char kPageFile[] = "report.html";
+constexpr char kRowFile[] = "listed.json";  // of a job that is over
 constexpr size_t kMostNameBytes = 512;
 constexpr size_t kMostShownBytes = 80;  // of a directory's name
 constexpr std::chrono::seconds kMeasureEvery{30};
@@ -52,6 +58,62 @@ uint64_t BytesIn(const fs::path& folder) {
   return bytes;
 }
 
+// Since the epoch; now if it is not there.
+uint64_t WrittenNs(const fs::path& path) {
+  struct stat st {};
+  if (stat(path.c_str(), &st) != 0) return NowNs();
+  return static_cast<uint64_t>(st.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(st.st_mtim.tv_nsec);
+}
+
+std::string UserName() {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::vector<char> text(16384);
+  const bool known = getpwuid_r(geteuid(), &entry, text.data(), text.size(), &found) == 0 && found != nullptr;
+  return known ? found->pw_name : absl::StrCat("uid ", geteuid());
+}
+
+// A job that is over, as a line of the list.
+std::string RowText(const http::ListedJob& row) {
+  http::JobList list;
+  list.jobs.push_back(row);
+  return http::JobsJson(list);
+}
+
+http::ListedJob WithPages(http::ListedJob row, const fs::path& directory) {
+  row.id = directory.filename();
+  row.page = directory / kPageFile;
+  row.report = directory / render::kReportFile;
+  return row;
+}
+
+// Of jobs that another hub has reported. Files are what anybody wrote there.
+std::map<std::string, http::ListedJob> RowsIn(const std::string& out) {
+  std::map<std::string, http::ListedJob> rows;
+  std::error_code error;
+  for (fs::directory_iterator it(out, error), end; !error && it != end; it.increment(error)) {
+    std::ifstream file(it->path() / kRowFile);
+    const nlohmann::json list = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+    if (list.is_discarded()) continue;
+    try {
+      const nlohmann::json& from = list.at("jobs").at(0);
+      http::ListedJob row;
+      row.name = from.at("name");
+      row.state = "over";
+      row.hosts = from.at("hosts");
+      row.ranks = from.at("ranks");
+      if (!from.at("step_ns").is_null()) row.step_ns = from.at("step_ns").get<double>();
+      row.finding = from.at("finding");
+      row.begun_ns = from.at("begun_ns");
+      row.ended_ns = from.at("ended_ns");
+      rows[it->path()] = WithPages(std::move(row), it->path());
+    } catch (const nlohmann::json::exception&) {
+      continue;  // it is listed no more
+    }
+  }
+  return rows;
+}
+
 // Of a launcher's words, which are one line in all that we know.
 bool IsName(const std::string& job) {
   return !job.empty() && job.size() <= kMostNameBytes &&
@@ -76,6 +138,7 @@ std::shared_ptr<HubJobs::Job> HubJobs::Add(const std::string& name, store::Direc
       hub::Hub::Options{
           .job = name, .host = options_.host, .most_bytes_of_host = options_.most_bytes_of_host});
   job->hub.SetDirectory(job->directory.path(), "");
+  job->begun_ns = WrittenNs(fs::path(job->directory.path()) / kJobFile);
   jobs_[name] = job;
   return job;
 }
@@ -135,7 +198,9 @@ void HubJobs::MeasureDisk() {
   }
   const std::lock_guard lock(mutex_);
   free_bytes_ = known ? uint64_t{disk.f_bavail} * disk.f_frsize : UINT64_MAX;
-  if (is_time && !error) stored_ = std::move(stored);
+  if (!is_time || error) return;
+  stored_ = std::move(stored);
+  std::erase_if(over_, [](const auto& each) { return !fs::exists(each.second.page); });
 }
 
 absl::StatusOr<std::shared_ptr<HubJobs::Job>> HubJobs::JobOf(const std::string& name,
@@ -163,6 +228,7 @@ absl::Status HubJobs::Resume() {
     if (fs::exists(it->path() / kJobFile, ignored) && !fs::exists(it->path() / render::kReportFile, ignored))
       found.push_back(it->path());
   }
+  over_ = RowsIn(options_.out);
   // The latest attempt first: others of that name get a report, and nothing more.
   std::sort(found.rbegin(), found.rend());
   const std::lock_guard lock(mutex_);
@@ -233,7 +299,51 @@ bool HubJobs::Look(Job& job) {
   return now < job.last_recording + kLinger;
 }
 
-void HubJobs::Conclude(Job& job) {
+http::ListedJob HubJobs::RowOf(const std::string& name, const Job& job) const {
+  const fs::path path(job.directory.path());
+  http::ListedJob row;
+  row.id = path.filename();
+  row.name = name;
+  row.state = "running";
+  row.hosts.assign(job.said.begin(), job.said.end());
+  row.begun_ns = job.begun_ns;
+  if (!job.watch.has_value()) return row;
+  const analysis::LiveStatus status = job.watch->StatusNow();
+  row.ranks = status.ranks.size();
+  if (status.step.has_value()) row.step_ns = status.step->total_ns;
+  if (!status.hangs.empty()) {
+    row.state = "hangs";
+    row.finding = status.hangs.front();
+  } else if (status.slowest.has_value()) {
+    row.finding = absl::StrCat("rank ", status.ranks[*status.slowest].label, " makes the others wait");
+  }
+  return row;
+}
+
+void HubJobs::MakeList() {
+  auto list = std::make_shared<http::JobList>();
+  list->hub = options_.host;
+  list->user = UserName();
+  std::map<std::string, std::shared_ptr<Job>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = jobs_;
+  }
+  for (const auto& [name, job] : all) list->jobs.push_back(RowOf(name, *job));
+  for (const auto& [path, row] : over_) list->jobs.push_back(row);
+  std::sort(list->jobs.begin(), list->jobs.end(),
+            [](const auto& a, const auto& b) { return a.begun_ns > b.begun_ns; });
+  if (list->jobs.size() > kMostListed) list->jobs.resize(kMostListed);
+  const std::lock_guard lock(mutex_);
+  list_ = std::move(list);
+}
+
+std::shared_ptr<const http::JobList> HubJobs::List() const {
+  const std::lock_guard lock(mutex_);
+  return list_;
+}
+
+void HubJobs::Conclude(const std::string& name, Job& job) {
   WholeJob& whole = job.watch->End();
   if (whole.hosts().empty()) return;  // nothing of it came but its name
   const std::string& path = job.directory.path();
@@ -243,6 +353,16 @@ void HubJobs::Conclude(Job& job) {
     return;
   }
   const auto ranks = report->conditions.ranks_heard;
+  http::ListedJob row = RowOf(name, job);
+  row.state = "over";
+  row.hosts = whole.hosts();
+  row.ranks = static_cast<uint64_t>(ranks);
+  row.ended_ns = NowNs();
+  if (report->steps.has_value()) row.step_ns = report->steps->time_ns.mean;
+  row.finding = report->findings.empty() ? "" : report->findings.front().statement;
+  if (absl::Status s = job.directory.WriteFile(kRowFile, RowText(row)); !s.ok())
+    say_(absl::StrCat("gpuprobe: ", path, ": ", s.message(), "\n"));
+  over_[path] = WithPages(row, path);
   say_(absl::StrCat("gpuprobe: over: ", ranks, ranks == 1 ? " rank on " : " ranks on ", whole.hosts().size(),
                     whole.hosts().size() == 1 ? " host" : " hosts", "; gpuprobe report ", path, "\n"));
   if (!report->findings.empty()) say_(options_.layout.Wrap("  ", "  ", report->findings.front().statement));
@@ -261,8 +381,9 @@ void HubJobs::Tick() {
       const std::lock_guard lock(mutex_);
       jobs_.erase(name);
     }
-    Conclude(*job);
+    Conclude(name, *job);
   }
+  MakeList();
 }
 
 void HubJobs::End() {

@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collector/http/job_server.h"
 #include "collector/hub/endpoint.h"
 #include "collector/hub/hub.h"
 #include "collector/hub/quotas.h"
@@ -36,6 +37,7 @@ namespace gpuprobe::recording {
 
 class HubJobs : public hub::Jobs {
  public:
+  static constexpr size_t kMostListed = 1000;
   static constexpr size_t kMostJobs = 256;  // at a time
   // How fast one host may begin jobs when it has begun as many as it may have at a time.
   static constexpr std::chrono::seconds kJobEvery{2};
@@ -71,6 +73,8 @@ class HubJobs : public hub::Jobs {
   // Ends all watches; jobs that are not over stay without a report. After the last post.
   void End();
   size_t jobs() const;
+  // All jobs in `out`, of which the latest kMostListed are listed, as of the last Tick.
+  std::shared_ptr<const http::JobList> List() const;
 
  private:
   struct Job {
@@ -81,6 +85,7 @@ class HubJobs : public hub::Jobs {
     hub::Hub hub;
     std::optional<WholeJobWatch> watch;  // of Tick's thread, as all that follows
     std::set<std::string> said;          // hosts that have joined
+    uint64_t begun_ns = 0;               // since the epoch
     std::chrono::steady_clock::time_point last_recording = std::chrono::steady_clock::now();
   };
 
@@ -89,16 +94,20 @@ class HubJobs : public hub::Jobs {
   absl::Status MayBegin(const std::string& from);
   absl::Status HasRoom(uint64_t bytes, const std::string& from);
   std::shared_ptr<Job> Add(const std::string& name, store::Directory directory);
+  http::ListedJob RowOf(const std::string& name, const Job& job) const;
+  void MakeList();
   // What each address has on the disk, and what the disk has left.
   void MeasureDisk();
   // False if the job is over.
   bool Look(Job& job);
-  void Conclude(Job& job);
+  void Conclude(const std::string& name, Job& job);
   analysis::ReportInput Input() const;
 
   const Options options_;
   const Say say_;
   mutable std::mutex mutex_;
+  std::map<std::string, http::ListedJob> over_;  // by directory; of Tick's thread
+  std::shared_ptr<const http::JobList> list_ = std::make_shared<http::JobList>();  // under the mutex
   std::map<std::string, std::shared_ptr<Job>> jobs_;  // by name; under the mutex, as all that follows
   std::map<std::string, hub::Allowance> beginnings_;  // of jobs, by address
   std::map<std::string, uint64_t> stored_;            // bytes, by address

@@ -26,7 +26,7 @@ constexpr uid_t kNobody = 65534;
 
 class Daemon {
  public:
-  explicit Daemon(const std::string& key, const char* preloaded = nullptr) : folder_() {
+  explicit Daemon(const std::string& key) {
     // The daemon wants a key that nobody else can read, and a socket that everybody can reach.
     chmod(folder_.path().c_str(), 0755);
     std::ofstream(folder_.File("key")) << key;
@@ -36,7 +36,6 @@ class Daemon {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(null, STDOUT_FILENO);
     dup2(null, STDERR_FILENO);
-    if (preloaded != nullptr) setenv("LD_PRELOAD", preloaded, 1);
     const auto option = [this](const char* name, const char* file) {
       return "--" + std::string(name) + "=" + folder_.File(file);
     };

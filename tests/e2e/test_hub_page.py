@@ -1,0 +1,121 @@
+"""The page of a hub, in Chromium: its jobs while they run and afterwards, each with its own page."""
+import json
+import os
+import re
+import signal
+import unittest
+import urllib.error
+import urllib.request
+
+import browser
+import harness
+from harness import DDP_TRAIN, GPUPROBE
+
+TOKEN = "a-token-of-the-page-of-a-hub"
+SECRET = "a-secret-of-hosts-and-their-hub"
+NAME = "<b>127.0.0.1:29500</b> & \"job\""
+
+
+class HubPage(browser.WithChromium, harness.EndToEndTest):
+
+    def start_hub(self, *options, **env):
+        hub = self.start([GPUPROBE, "hub", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--out", self.path("jobs"), *options],
+                         env={"GPUPROBE_HUB_TOKEN": SECRET, "HOME": self.folder, **env})
+        harness.wait_until(lambda: b"jobs: http://" in hub.so_far() or not hub.alive(), "hub")
+        self.assertTrue(hub.alive(), hub.so_far().decode())
+        said = hub.so_far().decode()
+        self.port = re.search(r"GPUPROBE_HUB=\S+:(\d+)", said)[1]
+        self.url = re.search(r"jobs: (http://\S+)", said)[1]
+        return hub
+
+    def start_job(self, *arguments, **env):
+        """Two ranks, whose job has a name that is no HTML."""
+        script = " & ".join(f"RANK={rank} LOCAL_RANK={rank} {DDP_TRAIN} {' '.join(arguments)}" for rank in (0, 1)) + " & wait"
+        return self.start([GPUPROBE, "run", "--", "bash", "-c", script], devices=2,
+                          env={"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": NAME, "DDP_ID_FILE": self.path("id"),
+                               "GPUPROBE_HUB": f"127.0.0.1:{self.port}", "GPUPROBE_HUB_TOKEN": SECRET, "HOME": self.folder, **env})
+
+    def ask(self, path, **headers):
+        try:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def jobs(self):
+        status, text = self.ask("/api/jobs")
+        self.assertEqual(status, 200, text)
+        return json.loads(text)["jobs"]
+
+    def check(self, page, troubles):
+        self.assertEqual(troubles, [])
+        found = browser.Axe().run(page).response["violations"]
+        self.assertEqual([(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found], [])
+        self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0, "the page scrolls sideways")
+
+    def cells(self, page):
+        return [cell.inner_text() for cell in page.locator("tbody tr").first.locator("th, td").all()]
+
+    def test_a_job_while_it_runs_and_when_it_is_over(self):
+        hub = self.start_hub()
+        page, troubles = self.chromium.page(self, self.url)
+        page.goto(self.url)
+        self.assertIn("No job yet.", page.locator("main").inner_text())
+        self.check(page, troubles)
+        job = self.start_job("--steps", "100000", GPUSIM_SLOW="rank=1,factor=4")
+        row = harness.wait_until(lambda: (jobs := self.jobs()) and jobs[0]["step_ns"] and jobs[0]["ranks"] == 2 and jobs[0]["finding"] and jobs[0], "steps in the list")
+        self.assertEqual((row["state"], row["page"], row["ended_ns"], len(row["hosts"])), ("running", None, None, 1))
+        self.assertRegex(row["finding"], "rank 1 makes the others wait")
+        self.assertIn(NAME, row["name"])
+        # The list renews itself.
+        page.locator("tbody tr").wait_for()
+        harness.wait_until(lambda: self.cells(page)[1] == "running" and self.cells(page)[4] == "2", "the job on the page")
+        self.assertIn(NAME, self.cells(page)[0])
+        self.check(page, troubles)
+        for pid in harness.processes_of_session(job.pid):
+            if harness.read_proc(pid, "cmdline").split(b"\0")[0].endswith(b"ddp_train"):
+                os.kill(pid, signal.SIGTERM)
+        job.wait(harness.LIMIT_S)
+        row = harness.wait_until(lambda: (jobs := self.jobs()) and jobs[0]["state"] == "over" and jobs[0], "the end of the job")
+        report = json.loads(self.ask(row["page"] + "report.json")[1])
+        self.assertEqual((row["finding"], row["step_ns"], row["ranks"]), (report["findings"][0]["statement"], report["steps"]["time_ns"]["mean"], 2))
+        self.assertGreater(row["ended_ns"], row["begun_ns"])
+        harness.wait_until(lambda: self.cells(page)[1] == "over", "the end on the page")
+        self.assertEqual(self.cells(page)[5], browser.duration(row["step_ns"]))
+        for width, scheme in ((1360, "light"), (1360, "dark"), (360, "light"), (360, "dark")):
+            narrow, of_narrow = self.chromium.page(self, self.url, width=width, scheme=scheme)
+            narrow.goto(self.url)
+            self.check(narrow, of_narrow)
+        page.locator("tbody th a").first.click()
+        page.locator("#findings .finding").first.wait_for()
+        self.assertEqual(page.locator(".finding .choose").first.inner_text(), row["finding"])
+        self.assertEqual(troubles, [])
+        # Another hub knows what was reported before.
+        before = self.jobs()
+        hub.signal(signal.SIGTERM)
+        hub.wait(harness.LIMIT_S)
+        hub = self.start_hub()
+        self.assertEqual(harness.wait_until(self.jobs, "the list of another hub"), before)
+
+    def test_who_may_read(self):
+        self.start_hub(GPUPROBE_HTTP_TOKEN=TOKEN)
+        self.assertEqual([self.ask(path)[0] for path in ("/", "/api/jobs", "/jobs/x/", "/healthz")], [401, 401, 401, 200])
+        self.assertEqual(self.ask("/api/jobs", Authorization=f"Bearer {TOKEN}")[0], 200)
+        page, troubles = self.chromium.page(self, self.url)
+        page.goto(f"{self.url}/?token={TOKEN}")
+        self.assertIn("No job yet.", page.locator("main").inner_text())
+        self.assertNotIn("token", page.url)
+        self.assertEqual(troubles, [])
+
+    def test_what_it_refuses(self):
+        refused = self.run_program([GPUPROBE, "hub", "--listen", "127.0.0.1:0", "--http", "0.0.0.0:0", "--out", self.path("jobs")], env={"GPUPROBE_HUB_TOKEN": SECRET})
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("give a token (--http-token FILE or GPUPROBE_HTTP_TOKEN)", refused.stderr.decode())
+        self.start_hub()
+        for path, status in (("/jobs/../../etc/passwd", 404), ("/jobs/%2e%2e/x", 404), ("/nothing", 404)):
+            self.assertEqual(self.ask(path)[0], status, path)
+        self.assertEqual(self.ask("/", Host="evil.example")[0], 403)
+
+
+if __name__ == "__main__":
+    unittest.main()
