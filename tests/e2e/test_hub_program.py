@@ -138,7 +138,7 @@ class HubProgram(hub_job.HubJob):
         hub = self.start_hub("--host-rate", "4MiB", "--host-total", "96MiB")
         hub_pid, = (pid for pid in harness.processes_of_session(hub.pid) if harness.read_proc(pid, "cmdline").split(b"\0")[1:2] == [b"hub"])
         flood = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "hub_flood.py")
-        flooder = self.start_on("n4", ["/usr/bin/python3", flood, f"{HUB}:{hub_job.PORT}", hub_job.TOKEN, "30"])
+        flooder = self.start_on("n4", ["/usr/bin/python3", flood, f"{HUB}:{hub_job.PORT}", hub_job.TOKEN, "20"])
         harness.wait_until(lambda: glob.glob(self.path("jobs", "*", "flooder*", "*.gpr")), "the flood")
         began = time.monotonic()
         said = self.await_ranks(self.start_ranks(GPUSIM_SLOW="rank=3,factor=4", arguments=("--steps", "1000")))
