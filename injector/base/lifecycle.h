@@ -24,6 +24,8 @@ enum class LifecycleState : int32_t {
 struct alignas(4096) LifecyclePage {
   std::atomic<int32_t> state{0};     // LifecycleState
   std::atomic<int32_t> original{0};  // 1 where WatchForks was called, 0 in the children
+  std::atomic<void*> shared_ring{
+      nullptr};  // the flight recorder's (core/flight_recorder.h): no child writes to it
 };
 extern LifecyclePage lifecycle_page;
 

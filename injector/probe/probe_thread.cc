@@ -11,6 +11,7 @@
 #include "injector/base/losses.h"
 #include "injector/core/event_names.h"
 #include "injector/core/event_ring.h"
+#include "injector/core/flight_recorder.h"
 #include "injector/core/guard.h"
 #include "injector/core/own_thread.h"
 #include "injector/core/recording.h"
@@ -31,6 +32,8 @@ constexpr uint64_t kEventSettleNs =
 // silence of 10 s for a process that is stopped.
 constexpr int64_t kReportEveryMs = 2000;
 constexpr int64_t kIdentitySettlesMs = 5000;
+constexpr int kRingWaitMs = 100;  // longest wait for the flight recorder's ring at the start
+constexpr int kRingSliceMs = 10;
 constexpr int kPumpSliceMs = 20;       // longest wait for the socket before the rings are looked at again
 constexpr int kExitConnectMs = 200;    // longest wait at exit for a collector that is not there
 constexpr int64_t kPlaceWaitMs = 300;  // at exit, for the collector to say where it records
@@ -239,7 +242,27 @@ void ProbeThread::GiveUp() noexcept {
 // --- the work
 // --------------------------------------------------------------------------------------------------------------
 
+// The flight recorder's ring comes behind Welcome. It is waited for, so that a process that is killed within
+// its first half second leaves its last moments, too.
+void ProbeThread::AwaitRing() noexcept {
+  const int64_t until = MonotonicMs() + kRingWaitMs;
+  while (!finishing() && !sender_.welcomed() && !sender_.ended() && !sender_.broken() &&
+         MonotonicMs() < until) {
+    sender_.Pump(kPumpSliceMs);
+    connection_->WaitReadable(kRingSliceMs);
+    sender_.ListenForFlush();
+  }
+  TakeRing();
+}
+
+void ProbeThread::TakeRing() noexcept {
+  if (!connection_->passed().open()) return;
+  RecordReading();
+  AdoptRing(connection_->passed());
+}
+
 void ProbeThread::Loop() noexcept {
+  AwaitRing();
   while (!finishing()) {
     const uint32_t seen = wake_word.load(std::memory_order_acquire);
     const int64_t next = MonotonicMs() + options_.flush_ms;
@@ -258,6 +281,7 @@ void ProbeThread::Loop() noexcept {
     if (sender_.broken()) TryAgain();
     PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
+    TakeRing();
     SayPlace();
     if (sender_.ended()) {
       SayEnd();
@@ -406,6 +430,7 @@ void ProbeThread::PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept {
 void ProbeThread::Collect(bool final) noexcept {
   timespec cpu{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+  RecordReading();
   SetBackgroundCpuNs(static_cast<uint64_t>(cpu.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(cpu.tv_nsec));
   const Lock lock(stream_->mutex);
   stream_->drain.Drain(final ? UINT64_MAX : NowNs() - kEventSettleNs);

@@ -66,6 +66,8 @@ class ProbeThread {
   bool Connect() noexcept;
   bool ConnectToStarted() noexcept;
   bool MayStillConnect() noexcept;
+  void AwaitRing() noexcept;
+  void TakeRing() noexcept;
   void Loop() noexcept;
   void SayGoodbye() noexcept;
   void LeaveSandbox() noexcept;

@@ -358,6 +358,7 @@ HostSampler::Seen HostSampler::Sample(const Target& target, uint64_t now_ns, uin
   if (stack.size() > 0 &&
       (state == wire::StackState::kStackStateWhole || state == wire::StackState::kStackStateOuterMissing ||
        state == wire::StackState::kStackStateTorn)) {
+    last_stack_.Record(target.tid, now_ns, call, stack);
     row.frame = DefineFrames(stack);
     if (row.frame == 0) row.stack = wire::StackState::kStackStateUnknown;
   }

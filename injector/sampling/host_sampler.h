@@ -28,6 +28,7 @@
 #include "injector/sampling/gap_watch.h"
 #include "injector/sampling/interpreter_search.h"
 #include "injector/sampling/known_places.h"
+#include "injector/sampling/last_stack.h"
 #include "injector/sampling/sample_budget.h"
 #include "injector/sampling/thread_files.h"
 #include "stacks/python_stack.h"
@@ -49,7 +50,7 @@ class HostSampler {
 
  private:
   static constexpr size_t kMostTargets = SampleBudget::kMostOfALook - 1;  // and who has Python's lock
-  static constexpr int kLooksAtOnce = 64;  // at places of the thread pool
+  static constexpr int kLooksAtOnce = 64;                                 // at places of the thread pool
 
   // A thread without a state of its own: it has not called CUDA.
   struct Other {
@@ -124,6 +125,7 @@ class HostSampler {
   Reading readings_[2];
   size_t next_reading_ = 0;
   KnownPlaces places_;
+  LastStack last_stack_;
   ThreadFiles files_;
   FlatMap<uint8_t> known_files_{4096};  // by their hashes
 };

@@ -86,7 +86,21 @@ Connection::Result Connection::Send(const char* data, size_t size, size_t* sent)
 Connection::Result Connection::Receive(char* data, size_t capacity, size_t* received) noexcept {
   *received = 0;
   if (!socket_.StillOurs()) return Result::kClosed;
-  const ssize_t got = recv(socket_.get(), data, capacity, MSG_DONTWAIT);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  iovec bytes{data, capacity};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t got = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+    passed_.Adopt(fd);
+  }
   if (got > 0) {
     *received = static_cast<size_t>(got);
     return Result::kOk;

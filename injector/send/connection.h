@@ -52,14 +52,17 @@ class Connection {
 
   // Writes what the socket takes now; `sent` is how much that was. Never raises SIGPIPE.
   Result Send(const char* data, size_t size, size_t* sent) noexcept;
-  // Reads the available bytes.
+  // Reads the available bytes, and a descriptor that was passed with them (SCM_RIGHTS); one at most is kept.
   Result Receive(char* data, size_t capacity, size_t* received) noexcept;
+  // What was passed and not taken yet.
+  OwnDescriptor& passed() noexcept { return passed_; }
   // Waits until the socket takes bytes, or has some, at most `milliseconds`.
   void WaitWritable(int milliseconds) const noexcept;
   void WaitReadable(int milliseconds) const noexcept;
 
  private:
   OwnDescriptor socket_;
+  OwnDescriptor passed_;
   bool busy_ = false;
 };
 

@@ -10,7 +10,7 @@ E2E = os.path.join(harness.BUILD, "tests", "e2e")
 # What the bad probe calls, by the rule that it breaks: first what a program survives, then what ends it.
 CALLS = {
     "environment": ["clearenv", "setenv", "putenv", "unsetenv"],
-    "descriptors": ["close", "dup2", "dup3", "close_range", "read", "recv", "fcntl", "send", "sendto", "sendmsg", "sendmmsg", "pwrite", "pwrite64", "pwritev"],
+    "descriptors": ["close", "dup2", "dup3", "close_range", "read", "recv", "recvmsg", "fcntl", "send", "sendto", "sendmsg", "sendmmsg", "pwrite", "pwrite64", "pwritev"],
     "standard-error": ["write", "writev"],
     "signals": ["sigaction", "signal", "sigprocmask", "pthread_sigmask", "sigaltstack", "kill", "raise"],
     "allocation": ["malloc", "calloc", "realloc", "aligned_alloc", "free"],

@@ -136,6 +136,7 @@ const Call kCalls[] = {
     CALL(close_range, close_range(kForeign, kForeign, 0)),
     CALL(read, result = read(kForeign, text, 1)),
     CALL(recv, result = recv(kForeign, text, 1, 0)),
+    CALL(recvmsg, msghdr message{}; result = recvmsg(kForeign, &message, 0)),
     CALL(fcntl, fcntl(kForeign, F_SETFD, 0)),
     CALL(send, result = send(kForeign, text, 1, MSG_NOSIGNAL)),
     CALL(sendto, result = sendto(kForeign, text, 1, MSG_NOSIGNAL, nullptr, 0)),

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 
 #include "tests/host_rules/host_rules.h"
 
@@ -117,6 +118,18 @@ ssize_t recv(int fd, void* data, size_t size, int flags) {
   NEXT(recv);
   CheckDescriptor(CALLER, fd, false, "recv");
   return next(fd, data, size, flags);
+}
+ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  NEXT(recvmsg);
+  CheckDescriptor(CALLER, fd, false, "recvmsg");
+  const ssize_t got = next(fd, message, flags);
+  cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(message) : nullptr;
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+    int passed = -1;
+    std::memcpy(&passed, CMSG_DATA(header), sizeof(passed));
+    NoteOpened(CALLER, passed);
+  }
+  return got;
 }
 ssize_t read(int fd, void* data, size_t size) {
   NEXT(read);

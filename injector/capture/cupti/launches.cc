@@ -9,6 +9,7 @@
 #include "injector/capture/cupti/graph_functions.h"
 #include "injector/capture/cupti/session.h"
 #include "injector/core/event_ring.h"
+#include "injector/core/flight_recorder.h"
 #include "injector/core/host_clock.h"
 #include "injector/core/recording.h"
 #include "injector/core/self_report.h"
@@ -240,6 +241,7 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
   const uint64_t range = InnermostRange(thread);
   const uint64_t now = Stamp();
   thread.launch_entered_ns = now;
+  RecordLaunch(thread, now);
   thread.launch_is_timed = data.symbolName != nullptr && IsTimed(data.correlationId);
   Emit(thread,
        LaunchEvent{.time_ns = now,
@@ -268,6 +270,7 @@ void OnLaunched(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callb
     return;
   }
   thread.launch_is_timed = false;
+  RecordFailure(thread, {flight::FailureKind::kLaunch, *result, 0, data.functionName});
   if (data.correlationId == thread.last_launch_correlation)
     Emit(thread, PlanLaunchEvent{0, data.correlationId, 0, kRefusedLaunch, 0, 0});
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "injector/core/event_ring.h"
+#include "injector/core/flight_recorder.h"
 #include "injector/core/host_clock.h"
 
 namespace gpuprobe::injector::memory_calls {
@@ -69,6 +70,9 @@ inline void ReportAllocation(ThreadState& thread, const CUpti_CallbackData& data
   AllocationEvent event = EventOf(thread, memory);
   event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpAlloc);
   event.failed = failed ? 1 : 0;
+  if (failed)
+    RecordFailure(thread, {flight::FailureKind::kAllocation, CUDA_ERROR_OUT_OF_MEMORY, memory.bytes,
+                           data.functionName});
   Emit(thread, event);
 }
 

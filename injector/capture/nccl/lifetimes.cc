@@ -10,6 +10,7 @@
 #include "injector/capture/nccl/scopes.h"
 #include "injector/capture/nccl/thread_calls.h"
 #include "injector/core/event_ring.h"
+#include "injector/core/flight_recorder.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_state.h"
 #include "injector/core/self_report.h"
@@ -115,6 +116,7 @@ void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::Com
   event.device = comm.device.load(std::memory_order_relaxed);
   event.state = static_cast<uint8_t>(state);
   event.made_by = made_by == EntryPoint::kCount ? 0 : static_cast<uint16_t>(static_cast<int>(made_by) + 1);
+  RecordCommunicator(event, name);
   Emit(thread, event, name);
 }
 
@@ -380,6 +382,7 @@ void EndOfCommunicatorScope::End(ncclResult_t result) noexcept {
   event.device = facts_.device;
   event.state = static_cast<uint8_t>(aborted_ ? wire::CommunicatorState::kCommunicatorStateAborted
                                               : wire::CommunicatorState::kCommunicatorStateDestroyed);
+  RecordCommunicator(event, {});
   Emit(*thread_, event);
 }
 

@@ -18,6 +18,7 @@
 #include "injector/capture/nccl/thread_calls.h"
 #include "injector/capture/nccl/torn_groups.h"
 #include "injector/core/event_ring.h"
+#include "injector/core/flight_recorder.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
 #include "injector/core/step_gate.h"
@@ -225,6 +226,7 @@ void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   MarkCaptured(batch);
   for (uint32_t i = 0; i < batch.call_count; ++i) {
     if (step_gate.watches_calls()) step_gate.Issued(OpName(batch.calls[i].event.op));
+    RecordCallLeft(thread, batch.calls[i].event, OpName(batch.calls[i].event.op));
     Emit(thread, batch.calls[i].event);
   }
   for (uint32_t i = 0; i < batch.launch_count; ++i) {
@@ -320,6 +322,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   if (single_ && nccl::IsOneSided(origin_.entry_point)) BeginCopies(*thread_);
   if (single_ && batch_ != &local_.batch) awaited_ = Await(*thread_, batch_);
   call.event.issue_ns = Stamp();
+  RecordCallEntered(*thread_, call.event, OpName(call.event.op));
 }
 
 void CallScope::End(ncclResult_t result) noexcept {

@@ -8,6 +8,7 @@
 #include "injector/capture/nvtx/domains.h"
 #include "injector/capture/nvtx/payloads.h"
 #include "injector/core/event_ring.h"
+#include "injector/core/flight_recorder.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
 #include "injector/core/program_memory.h"
@@ -33,7 +34,7 @@ void PublishMainThread(const ThreadState& thread) noexcept {
 
 // False: the range has no record.
 bool EmitOpen(ThreadState& thread, void* domain, const RangeText& what, uint64_t id, uint64_t parent,
-              wire::RangeKind kind) noexcept {
+              wire::RangeKind kind, uint64_t now) noexcept {
   RangeOpenEvent event{};
   event.id = id;
   event.parent_id = parent;
@@ -44,7 +45,7 @@ bool EmitOpen(ThreadState& thread, void* domain, const RangeText& what, uint64_t
   event.payload = what.payload;
   event.color = what.color;
   event.payload_kind = static_cast<uint32_t>(what.payload_kind);
-  event.time_ns = Stamp();
+  event.time_ns = now;
   return Emit(thread, event, what.text);
 }
 
@@ -72,9 +73,10 @@ int LevelIn(const ThreadState& thread, uint16_t domain) noexcept {
   return static_cast<int>(level) + (thread.range_depth - kept);
 }
 
-// Takes the innermost range of `domain` off the stack. False when there is none.
-bool TakeOff(ThreadState& thread, uint16_t domain, uint64_t* id) noexcept {
+// Takes the innermost range of `domain` off the stack, and says where it was. False when there is none.
+bool TakeOff(ThreadState& thread, uint16_t domain, uint64_t* id, int* place) noexcept {
   *id = 0;
+  *place = thread.range_depth - 1;
   if (thread.range_depth > kMaxRangeDepth) {
     // What lies beyond the stack is a number only: popped first, whatever its domain was.
     --thread.range_depth;
@@ -83,6 +85,7 @@ bool TakeOff(ThreadState& thread, uint16_t domain, uint64_t* id) noexcept {
   for (int i = thread.range_depth - 1; i >= 0; --i) {
     if (thread.range_domains[i] != domain) continue;
     *id = thread.range_ids[i];
+    *place = i;
     std::copy(thread.range_ids + i + 1, thread.range_ids + thread.range_depth, thread.range_ids + i);
     std::copy(thread.range_domains + i + 1, thread.range_domains + thread.range_depth,
               thread.range_domains + i);
@@ -118,7 +121,9 @@ int Push(void* domain, const Passed& passed) noexcept {
   passed.read(thread, passed, &what);
   const uint64_t id = NewId();
   if (step_gate.watches_ranges()) step_gate.Opened(thread.tid, id, what.text);
-  if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindPushPop))
+  const uint64_t now = Stamp();
+  RecordRangeOpened(thread, place, what.text, now);
+  if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindPushPop, now))
     return level;
   thread.range_ids[place] = id;
   if (what.extended_count != 0) EmitPayloads(thread, domain, id, what.extended, what.extended_count);
@@ -132,14 +137,18 @@ int Pop(void* domain) noexcept {
   const uint16_t index = DomainIndex(domain);
   uint64_t id = 0;
   Guard guard;
-  if (!TakeOff(thread, index, &id)) {
+  int place = 0;
+  if (!TakeOff(thread, index, &id, &place)) {
     if (guard) CountSelf(SelfCounter::kRangePopWithoutPush);
     return -1;
   }
   const int level = LevelIn(thread, index);
   PublishMainThread(thread);
   if (id != 0 && step_gate.watches_ranges()) step_gate.Closed(id);
-  if (guard && id != 0) Emit(thread, RangeCloseEvent{Stamp(), id});
+  if (!guard) return level;
+  const uint64_t now = Stamp();
+  RecordRangeClosed(thread, place, now);
+  if (id != 0) Emit(thread, RangeCloseEvent{now, id});
   return level;
 }
 
@@ -154,7 +163,8 @@ uint64_t Start(void* domain, const Passed& passed) noexcept {
   passed.read(thread, passed, &what);
   const uint64_t id = NewId();
   if (step_gate.watches_ranges()) step_gate.Opened(thread.tid, id, what.text);
-  if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindStartEnd))
+  if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindStartEnd,
+                Stamp()))
     return 0;
   if (what.extended_count != 0) EmitPayloads(thread, domain, id, what.extended, what.extended_count);
   return OpenRange(id);

@@ -224,7 +224,7 @@ void NoSockets(int) {
 // one does.
 std::vector<sock_filter> KillingFilter(bool early) {
   std::vector<long> forbidden = {
-      SYS_socket, SYS_connect,          SYS_sendto, SYS_recvfrom,          SYS_poll,
+      SYS_socket, SYS_connect,          SYS_sendto, SYS_recvmsg,           SYS_poll,
       SYS_fcntl,  SYS_getpid,           SYS_tgkill, SYS_madvise,           SYS_flock,
       SYS_wait4,  SYS_process_vm_readv, SYS_getcwd, SYS_sched_setaffinity, SYS_clone,
       SYS_uname,  SYS_clock_gettime};
