@@ -106,6 +106,16 @@ void FillProcess(const model::ProcessModel& process, RankReport& r) {
   r.phases = PhasesOf(process);
 }
 
+std::optional<LastMoments> MomentsOf(const ReportInput& input, const model::ProcessModel& process) {
+  const v1::Identity& id = process.identity();
+  for (const LastMoments& moments : input.last_moments) {
+    if (moments.pid == id.pid() && moments.host == id.host() &&
+        moments.process_start_ns == id.process_start_ns())
+      return moments;
+  }
+  return std::nullopt;
+}
+
 // One of several GPUs of its process. Copies have no union here: those of one direction hardly overlap.
 void FillDevice(const model::Member& member, RankReport& r) {
   r.is_device = true;
@@ -158,7 +168,10 @@ RankReport RankOf(const model::JobModel& job, const model::Member& member, const
     if (r.optimizer == Optimizer::kUnknown && !kernel.misnamed)
       r.optimizer = OptimizerNamed(process.String(kernel.name));
   });
-  if (member.place == 0) FillProcess(process, r);
+  if (member.place == 0) {
+    FillProcess(process, r);
+    if (r.cut_off) r.last_moments = MomentsOf(input, process);
+  }
   for (const v1::CopyDirection direction :
        {v1::COPY_DIRECTION_H2D, v1::COPY_DIRECTION_D2H, v1::COPY_DIRECTION_D2D, v1::COPY_DIRECTION_P2P})
     r.copies[direction];

@@ -23,8 +23,9 @@ struct ReportInput {
   std::vector<std::string> command_line;  // of the run; empty: that of the first rank
   ModelWork work;
   uint64_t hang_after_ns = kDefaultHangAfterNs;
-  std::optional<double> link_peak;  // 1e9 bytes per second that a link carries
-  bool all_kernels = false;         // top_kernels over all ranks without a limit
+  std::optional<double> link_peak;        // 1e9 bytes per second that a link carries
+  bool all_kernels = false;               // top_kernels over all ranks without a limit
+  std::vector<LastMoments> last_moments;  // of the processes that left a flight recorder's ring
 };
 
 // `job` must be finished. Pure.

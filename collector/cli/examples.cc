@@ -28,6 +28,7 @@ constexpr Example kExamples[] = {
     {"report", "gpuprobe report --step 3", "Where the time of one step went, and what took longer in it than usual"},
     {"report", "gpuprobe report DIR --json", "For programs"},
     {"report", "gpuprobe report DIR --serve", "The page in a browser, with metrics and a JSON API"},
+    {"autopsy", "gpuprobe autopsy DIR", "The last call, range and line of each process that was killed"},
     {"diff", "gpuprobe diff BEFORE AFTER", "What changed between two runs"},
     {"diff", "gpuprobe diff BEFORE AFTER --fail-above 3",
      "In CI: exit status 3 if steps take 3 % longer, beyond chance"},

@@ -24,6 +24,7 @@
 #include "collector/http/fetch.h"
 #include "collector/page/page.h"
 #include "collector/recording/hang_watch.h"
+#include "collector/recording/last_moments.h"
 #include "collector/recording/live_page.h"
 #include "collector/recording/recorder.h"
 #include "collector/recording/signals.h"
@@ -147,6 +148,10 @@ int ReportMain(const Arguments& arguments) {
   input.hang_after_ns = rank_options.after_ns();
   input.link_peak = rank_options.link_peak;
   input.detail_since_ns = replayed->detail_since_ns;
+  for (const std::string& directory : directories) {
+    for (analysis::LastMoments& moments : recording::LastMomentsIn(directory, recording::Missing::kLeaveOut))
+      input.last_moments.push_back(std::move(moments));
+  }
   for (const store::Damage& damage : replayed->damages) {
     input.damaged_logs.push_back(DamageLine(damage));
     Fail(kReport, absl::StrCat(name, ": ", DamageLine(damage)), kFailed);

@@ -32,6 +32,24 @@ void SendBestEffort(int fd, const std::string& bytes) {
   if (!bytes.empty()) (void)send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+// The client gets a descriptor of its own (SCM_RIGHTS); an older one reads the bytes alone, and the kernel
+// closes it.
+void SendWithDescriptor(int fd, std::string& bytes, int passed) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  iovec part{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &passed, sizeof(passed));
+  if (!bytes.empty()) (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(std::optional<Endpoint> endpoint, SinkFactory make_sink,
@@ -287,7 +305,12 @@ void Server::Serve(int fd, bool hung_up) {
       Drop(client, status, reply);
       return;
     }
-    SendBestEffort(fd, reply);
+    if (const int passed = client.session->TakeDescriptor(); passed >= 0) {
+      SendWithDescriptor(fd, reply, passed);
+      close(passed);
+    } else {
+      SendBestEffort(fd, reply);
+    }
     NoteHeld(client);
     if (!clients_.contains(fd)) return;  // it held most
   }

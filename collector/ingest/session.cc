@@ -1,5 +1,7 @@
 #include "collector/ingest/session.h"
 
+#include <unistd.h>
+
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "proto/limits.h"
@@ -42,6 +44,7 @@ Session::Session(const SinkFactory& make_sink, const ClientLimits& limits)
 }
 
 Session::~Session() {
+  if (descriptor_ >= 0) close(descriptor_);
   if (sink_ != nullptr) sink_->OnClosed(!said_bye_ && !left_);
 }
 
@@ -103,7 +106,10 @@ absl::Status Session::HandleHello(const v1::Hello& hello, std::string_view frame
     return sink.status();
   }
   sink_ = *std::move(sink);
-  if (socket_ >= 0) sink_->OnConnected(socket_);
+  if (socket_ >= 0) {
+    sink_->OnConnected(socket_);
+    descriptor_ = sink_->TakeDescriptor();
+  }
   decoder_.SetLargestFrame(limits_.frame_bytes);
   if (const std::string directory = sink_->TellsUser(); !directory.empty())
     AppendRecordingTo(directory, reply);

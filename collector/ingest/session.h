@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "collector/framing/frame_decoder.h"
@@ -33,6 +34,8 @@ class FrameSink {
   // Highest sequence of a batch that the client need not keep any more; 0: none. nullopt: this sink does not
   // acknowledge, and the client never gets an acknowledgement.
   virtual std::optional<uint64_t> OnRecord() { return std::nullopt; }
+  // A descriptor for the client, asked for once, after OnConnected; who asks closes it. -1: none.
+  virtual int TakeDescriptor() { return -1; }
   // Where the records go, for the client to know; absolute, or empty.
   virtual std::string RunDirectory() { return ""; }
   // Whether to send the client Control.flush_unfinished; asked after each batch.
@@ -58,6 +61,8 @@ class Session {
   void SetSocket(int socket) { socket_ = socket; }
   // Bytes from the client. `reply` then holds what to send it, if anything. An error ends the session.
   absl::Status Receive(std::string_view bytes, std::string& reply);
+  // A descriptor to pass to the client with the reply; the caller closes it. -1: none.
+  int TakeDescriptor() { return std::exchange(descriptor_, -1); }
   // Appends an acknowledgement if more batches are on record than at the last one.
   void Acknowledge(std::string& reply);
 
@@ -85,6 +90,7 @@ class Session {
   google::protobuf::Arena arena_;
   std::string name_ = "a client";
   int socket_ = -1;
+  int descriptor_ = -1;
   bool said_bye_ = false;
   bool left_ = false;
   uint64_t acknowledged_ = 0;

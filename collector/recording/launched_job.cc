@@ -41,6 +41,16 @@ LaunchedJob LaunchedJobOf(const v1::Identity& identity, const std::string& hub) 
   return job;
 }
 
+std::string AttemptOf(const v1::Identity& identity) {
+  if (ParentOf(identity.pid()) == 0) return "";
+  const std::map<std::string, std::string> variables =
+      observe::VariablesOf(static_cast<pid_t>(identity.pid()));
+  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
+    if (const auto found = variables.find(name); found != variables.end()) return found->second;
+  }
+  return "";
+}
+
 uint32_t ParentOf(uint32_t pid) {
   const std::optional<std::string> text = observe::ReadSmallFile(absl::StrCat("/proc/", pid, "/status"));
   const std::optional<observe::ProcStatus> status =

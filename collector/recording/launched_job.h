@@ -19,6 +19,10 @@ struct LaunchedJob {
 // namespace. `hub`: of jobs that name none (HOST or HOST:PORT); empty: there is none.
 LaunchedJob LaunchedJobOf(const v1::Identity& identity, const std::string& hub = "");
 
+// Which start of the job this is, by its launcher (torchrun --max-restarts, Slurm's requeue); empty: not
+// known.
+std::string AttemptOf(const v1::Identity& identity);
+
 // The parent of a process in our PID namespace; 0: not known.
 uint32_t ParentOf(uint32_t pid);
 

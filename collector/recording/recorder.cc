@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/build_report.h"
 #include "collector/log/log.h"
+#include "collector/recording/last_moments.h"
+#include "collector/recording/launched_job.h"
 #include "collector/recording/live_display.h"
 #include "collector/recording/report_files.h"
 #include "collector/recording/version.h"
@@ -42,7 +44,9 @@ class Recorder::Sink : public ingest::FrameSink {
     observer->Begin(MonotonicNs());
     recorder_.observers_[&process_] = std::move(observer);
   }
+  int TakeDescriptor() override { return recorder_.ShareRing(process_, log_.name()); }
   void OnBye(const v1::Bye& bye, std::string_view raw) override {
+    said_bye_ = true;
     recorder_.CountUntilBye(process_);
     process_.ApplyBye(bye);
     ++recorder_.changes_;
@@ -63,7 +67,14 @@ class Recorder::Sink : public ingest::FrameSink {
   void OnClosed(bool cut_off) override {
     if (cut_off) NoteConnection(/*open=*/false);
     ++recorder_.changes_;
+    const uint64_t now_ns = NowNs();
     if (cut_off) recorder_.AwaitEnd(process_);
+    if (said_bye_) {
+      recorder_.DropRing(process_);
+    } else if (!cut_off || !recorder_.MayGoOn(process_)) {
+      recorder_.KeepRing(process_,
+                         cut_off ? flight::Ending::kConnectionLost : flight::Ending::kCollectorEnded, now_ns);
+    }
     recorder_.Note(log_.Flush());
     --recorder_.clients_;
     recorder_.last_left_ = std::chrono::steady_clock::now();
@@ -83,6 +94,7 @@ class Recorder::Sink : public ingest::FrameSink {
   Recorder& recorder_;
   model::ProcessModel& process_;
   store::RunRecording::Log& log_;
+  bool said_bye_ = false;
 };
 
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory, uint64_t keep_bytes,
@@ -225,6 +237,45 @@ void Recorder::AwaitEnd(model::ProcessModel& process) {
   end_patience_ms_ -= static_cast<int>((MonotonicNs() - began_ns) / 1'000'000);
 }
 
+// The flight recorder's ring is a help for the worst case: without it, everything else goes on.
+int Recorder::ShareRing(model::ProcessModel& process, const std::string& log) {
+  const v1::Identity& identity = process.identity();
+  if (!std::exchange(looked_for_rings_, true)) store::RemoveForsakenRings();
+  absl::StatusOr<std::unique_ptr<store::SharedRing>> ring =
+      store::SharedRing::Make(*directory_, log, identity, AttemptOf(identity));
+  if (!ring.ok()) {
+    if (!std::exchange(said_ring_trouble_, true))
+      log::Warn(
+          absl::StrCat("there is no memory for the flight recorder, so that gpuprobe autopsy will know "
+                       "nothing of processes that are killed: ",
+                       ring.status().message()));
+    return -1;
+  }
+  std::unique_ptr<store::SharedRing>& kept = rings_[&process];
+  kept = *std::move(ring);
+  return kept->TakeDescriptor();
+}
+
+void Recorder::DropRing(const model::ProcessModel& process) {
+  const auto found = rings_.find(&process);
+  if (found == rings_.end()) return;
+  found->second->Drop(*directory_);
+  rings_.erase(found);
+}
+
+void Recorder::KeepRing(const model::ProcessModel& process, flight::Ending ending, uint64_t now_ns) {
+  const auto found = rings_.find(&process);
+  if (found == rings_.end()) return;
+  Note(found->second->Keep(*directory_, ending, now_ns));
+  rings_.erase(found);
+}
+
+// A program may close the probe's socket and live on: it goes on writing to the ring.
+bool Recorder::MayGoOn(model::ProcessModel& process) const {
+  const auto found = observers_.find(&process);
+  return found != observers_.end() && !found->second->HasEnded();
+}
+
 void Recorder::NoteChildEnd(pid_t pid, int wait_status) {
   for (const auto& [process, observer] : observers_) {
     if (observer->pid() == pid) observer->NoteStatus(wait_status);
@@ -291,6 +342,7 @@ void Recorder::ObserveIfDue() {
   }
   for (auto it = observers_.begin(); it != observers_.end();) {
     if (due || it->second->HasEnded()) Observe(*it->first, *it->second, /*last=*/false);
+    if (it->second->said_end()) KeepRing(*it->first, flight::Ending::kConnectionLost, NowNs());
     it = it->second->said_end() ? observers_.erase(it) : std::next(it);
   }
 }
@@ -310,6 +362,7 @@ analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) 
     if (observer->HasEnded()) Observe(*process, *observer, /*last=*/true);
   }
   observers_.clear();
+  while (!rings_.empty()) KeepRing(*rings_.begin()->first, flight::Ending::kCollectorEnded, NowNs());
   Note(recording_->Close());
   const analysis::ReportInput input = InputFor(command_line);
   logs_.clear();
@@ -345,6 +398,7 @@ analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command
   input.link_peak = rank_options_.link_peak;
   input.unrecorded_frames = recording_->unrecorded_frames();
   input.detail_since_ns = recording_->detail_since_ns();
+  input.last_moments = LastMomentsIn(directory(), Missing::kLeaveOut);
   return input;
 }
 

@@ -30,6 +30,7 @@
 #include "collector/store/run_recording.h"
 #include "collector/store/run_resume.h"
 #include "collector/store/run_settings.h"
+#include "collector/store/shared_ring.h"
 
 namespace gpuprobe::recording {
 
@@ -124,6 +125,14 @@ class Recorder : public PageSource {
   // Looks at processes from outside: each once a second, and at once when it has ended.
   void ObserveIfDue();
   void AwaitEnd(model::ProcessModel& process);
+  // The flight recorder's ring of a process; a descriptor to pass to it, or -1.
+  int ShareRing(model::ProcessModel& process, const std::string& log);
+  // The process has ended in order.
+  void DropRing(const model::ProcessModel& process);
+  // It has ended otherwise, or we end before it.
+  void KeepRing(const model::ProcessModel& process, flight::Ending ending, uint64_t now_ns);
+  // Its connection is gone, and it is not known to have ended.
+  bool MayGoOn(model::ProcessModel& process) const;
   // Applies and writes what the observer sees; with `last` also an end whose status is not known.
   void Observe(model::ProcessModel& process, observe::ProcessObserver& observer, bool last);
   void CountUntilBye(model::ProcessModel& process);
@@ -145,6 +154,7 @@ class Recorder : public PageSource {
   std::unique_ptr<store::RunRecording> recording_;  // from the first process on
   std::map<const model::ProcessModel*, store::RunRecording::Log*> logs_;
   std::map<model::ProcessModel*, std::unique_ptr<observe::ProcessObserver>> observers_;
+  std::map<const model::ProcessModel*, std::unique_ptr<store::SharedRing>> rings_;
   std::unique_ptr<observe::DeviceWatch> device_watch_ = MakeDeviceWatch();
   uint64_t next_observation_ns_ = 0;
   int end_patience_ms_ = 200;  // left, for ends that are waited for
@@ -159,6 +169,8 @@ class Recorder : public PageSource {
   std::string tells_;
   bool said_disk_trouble_ = false;
   bool said_rotation_trouble_ = false;
+  bool said_ring_trouble_ = false;
+  bool looked_for_rings_ = false;
 };
 
 }  // namespace gpuprobe::recording

@@ -22,5 +22,6 @@ std::string ObjectName(std::string_view function) {
 
 const Type& ReportType() { return TypeOf<analysis::Report>(); }
 const Type& RankType() { return TypeOf<analysis::RankReport>(); }
+const Type& LastMomentsType() { return TypeOf<analysis::LastMoments>(); }
 
 }  // namespace gpuprobe::report

@@ -272,6 +272,9 @@ Json ToJson(const analysis::Report& report, bool summaries) {
   return Writer(summaries, false).Write(ReportType(), &report);
 }
 
+Json ToJson(const analysis::LastMoments& moments) {
+  return Writer(false, false).Write(LastMomentsType(), &moments);
+}
 Json ToJson(const analysis::RankReport& rank) { return Writer(false, false).Write(RankType(), &rank); }
 
 absl::StatusOr<analysis::Report> FromJson(const Json& json) {

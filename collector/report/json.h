@@ -10,6 +10,7 @@ namespace gpuprobe::report {
 // `summaries`: few fields of each rank.
 nlohmann::ordered_json ToJson(const analysis::Report& report, bool summaries = false);
 nlohmann::ordered_json ToJson(const analysis::RankReport& rank);
+nlohmann::ordered_json ToJson(const analysis::LastMoments& moments);
 // Unknown fields are ignored, missing ones and those of another type keep their defaults.
 absl::StatusOr<analysis::Report> FromJson(const nlohmann::ordered_json& json);
 

@@ -11,6 +11,7 @@
 #include "collector/report/collectives.h"
 #include "collector/report/gpu_health.h"
 #include "collector/report/host_time.h"
+#include "collector/report/last_moments.h"
 #include "collector/report/memory.h"
 #include "collector/report/phases.h"
 #include "collector/report/processes.h"
@@ -62,6 +63,7 @@ struct RankReport {
   bool cut_off = false;
   bool cut_off_by_collector = false;  // see CutOff
   std::optional<Halt> end;
+  std::optional<LastMoments> last_moments;  // of a process that was cut off
   std::vector<Stop> stops;
   HostLoad host_load;
   GpuHealth gpu_health;
@@ -94,6 +96,10 @@ struct RankReport {
     fields("duration_ns", &R::duration_ns, "time from there to its last one");
     fields("cut_off", &R::cut_off, "whether its later records are missing").InSummary();
     fields("end", &R::end, "how the process ended, as the collector saw from outside; `null`: not seen");
+    fields("last_moments", &R::last_moments,
+           "what it did last, of a process that was cut off, as its flight recorder "
+           "kept it; absent: it was not cut off, or nothing was kept")
+        .AbsentIfEmpty();
     fields("stops", &R::stops,
            "the last eight times of a second or more in which none of its threads could run, to the second");
     fields("host_load", &R::host_load, "what its host did to it, over the whole run");

@@ -8,5 +8,6 @@ namespace gpuprobe::report {
 
 const Type& ReportType();
 const Type& RankType();
+const Type& LastMomentsType();
 
 }  // namespace gpuprobe::report

@@ -35,6 +35,8 @@ class RunRecording {
     absl::Status Flush();
     // Highest sequence of a batch that is in the log, or never will be because the disk refuses.
     uint64_t on_record() const { return on_record_; }
+    // Of its files, without suffix.
+    const std::string& name() const { return name_; }
 
    private:
     friend class RunRecording;

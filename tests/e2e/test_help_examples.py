@@ -72,6 +72,14 @@ class HelpExamples(harness.EndToEndTest):
             job.signal(signal.SIGTERM)
             job.wait()
             return
+        if words[1] == "autopsy":  # needs a process that was killed
+            job = self.start([GPUPROBE, "run", "--out", "killed", "--", "sh", "-c", f"{DDP_TRAIN} --steps 1000000 & echo $! > pid; wait"], cwd=cwd)
+            wait_until(lambda: os.path.exists(os.path.join(cwd, "killed", "live.json")), "run")
+            with open(os.path.join(cwd, "pid"), encoding="ascii") as file:
+                os.kill(int(file.read()), signal.SIGKILL)
+            job.wait()
+            self.run_well([os.path.join(cwd, "killed") if word == self.recorded else word for word in words], cwd=cwd)
+            return
         if words[1] == "doctor" and "PID" in line:  # this test is not recorded, and that is worth a warning
             self.assertEqual(self.run_program(words, cwd=cwd).returncode, 1)
             return

@@ -8,6 +8,7 @@
 #include "collector/analysis/hangs/process_state.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/thresholds.h"
+#include "collector/analysis/trust/last_moments_text.h"
 #include "collector/analysis/units.h"
 #include "collector/records/device_clock.h"
 #include "collector/records/process_names.h"
@@ -94,6 +95,23 @@ bool StoodIdle(const Report& report, size_t processes) {
   });
 }
 
+// Of the first that have left some; all of them with gpuprobe autopsy.
+std::string LastMomentsText(const Report& report, CutOff::By by) {
+  constexpr size_t kSaid = 2;
+  std::string text;
+  size_t said = 0;
+  size_t known = 0;
+  for (const RankReport& r : report.ranks) {
+    if (!r.last_moments.has_value() || r.cut_off_by_collector != (by == CutOff::By::kCollector)) continue;
+    const std::string last = MomentsText(*r.last_moments);
+    if (last.empty() || ++known > kSaid) continue;
+    ++said;
+    absl::StrAppend(&text, " Last moments of ", r.Name(), ": ", last, ".");
+  }
+  if (known > said) absl::StrAppend(&text, " gpuprobe autopsy shows those of ", known - said, " more.");
+  return text;
+}
+
 // By which signal all processes of the job were asked to end at once, as by Ctrl-C; 0: they were not, or it
 // hung then.
 uint32_t StoppedBy(const Report& report) {
@@ -123,7 +141,7 @@ void RankCutOff(const Report& report, std::vector<Finding>& out) {
   if (!ended.empty() && !StoodIdle(report, ended.size()) && StoppedBy(report) == 0) {
     out.push_back({.statement = absl::StrCat(ended.size(), ended.size() == 1 ? " process" : " processes",
                                              " exited uncleanly; later records are missing."),
-                   .evidence = LastDataText(report, ended),
+                   .evidence = LastDataText(report, ended) + LastMomentsText(report, CutOff::By::kProcess),
                    .advice = ended.size() == 1
                                  ? "It was killed, crashed, or called _exit; its own log says which."
                                  : "They were killed, crashed, or called _exit; their own logs say which."});
@@ -133,7 +151,7 @@ void RankCutOff(const Report& report, std::vector<Finding>& out) {
         {.statement = absl::StrCat("The collector ended before ",
                                    left.size() == 1 ? "1 process" : absl::StrCat(left.size(), " processes"),
                                    " did; later records are missing."),
-         .evidence = LastDataText(report, left),
+         .evidence = LastDataText(report, left) + LastMomentsText(report, CutOff::By::kCollector),
          .advice =
              "The program may have gone on unharmed. If nobody stopped the collector, it was killed: check "
              "dmesg and its cgroup's memory limit."});

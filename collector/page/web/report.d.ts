@@ -94,6 +94,24 @@ export interface Halt {
   kind: 'stopped' | 'traced' | 'frozen' | 'ended'; since_ns: number; signal: string | null; exit_code: number | null; out_of_memory: boolean;
   tracer: string | null;
 }
+export interface LastCall {
+  communicator: string; ranks: number | null; operation: string; sequence: number; peer: number | null; bytes: number; entered_ns: number;
+  left_ns: number | null; result: number; calls: number;
+}
+export interface LastThread {
+  tid: number; main: boolean; ranges: string[]; ranges_not_known: number; launches: number; launched_ns: number | null;
+}
+export interface LastFailure {
+  kind: string; call: string; code: number; bytes: number | null; at_ns: number;
+}
+export interface LastStack {
+  at_ns: number; tid: number; call: string | null; python: PythonFrame[];
+}
+export interface LastMoments {
+  ring: string; unreadable: string | null; job: string | null; attempt: string | null; host: string; rank: number | null; pid: number;
+  process_start_ns: number | null; seen_ns: number; ended_ns: number | null; collector_ended: boolean; calls: LastCall[]; threads: LastThread[];
+  failures: LastFailure[]; stack: LastStack | null; torn: number; threads_left_out: number; communicators_left_out: number;
+}
 export interface Stop {
   kind: 'stopped' | 'traced' | 'frozen' | 'ended'; since_ns: number; signal: string | null; exit_code: number | null; out_of_memory: boolean;
   tracer: string | null; until_ns: number;
@@ -220,7 +238,8 @@ export interface SummarisedSteps {
 }
 export interface SummarisedRank {
   rank: number | null; host: string; pid: number; device: number | null; gpu: number | null; devices?: number[]; start_ns?: number;
-  duration_ns?: number; cut_off: boolean; end?: Halt | null; stops?: Stop[]; host_load?: HostLoad | null; gpu_health?: SummarisedGpuHealth | null;
+  duration_ns?: number; cut_off: boolean; end?: Halt | null; last_moments?: LastMoments | null; stops?: Stop[]; host_load?: HostLoad | null;
+  gpu_health?: SummarisedGpuHealth | null;
   kernels: {count: number; busy_ns: number; total_ns?: number; from_graphs?: number; launch_delay_ns?: Statistics}; copies?: Record<string, Copy>;
   memsets?: {count: number; bytes: number; duration_ns: number}; syncs?: Record<string, Sync>; wait: SummarisedCausedWait;
   sync?: {count: number; blocked_ns: number}; collectives?: Collective[];
