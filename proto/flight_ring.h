@@ -27,11 +27,11 @@
 // Version 1. Both sides must agree exactly: a ring of another version, or size, is not mapped, and not read.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-#include <utility>
 
 namespace gpuprobe::flight {
 
@@ -208,24 +208,28 @@ constexpr uint64_t OddNumber(uint64_t place) {
   return (x ^ (x >> 29)) | 1;
 }
 
-template <size_t... kPlaces>
-[[gnu::always_inline]] inline uint64_t SumOf(const char* bytes, std::index_sequence<kPlaces...>) {
-  const auto word = [bytes](size_t place) {
-    uint64_t value;
-    std::memcpy(&value, bytes + place * sizeof(value), sizeof(value));
-    return value;
-  };
-  uint64_t sum = 0x6770727072696e67;
-  ((sum += word(kPlaces) * std::integral_constant<uint64_t, OddNumber(kPlaces)>::value), ...);
-  return sum;
-}
+inline constexpr size_t kMostWords = 512;
+inline constexpr std::array<uint64_t, kMostWords> kOddNumbers = [] {
+  std::array<uint64_t, kMostWords> numbers{};
+  for (size_t i = 0; i < kMostWords; ++i) numbers[i] = OddNumber(i);
+  return numbers;
+}();
 
 // A sum of independent products, which the processor works out side by side.
 template <typename Record>
 [[gnu::always_inline]] inline uint64_t CheckOf(const Record& record) {
   static_assert(sizeof(Record) % sizeof(uint64_t) == 0 && std::is_trivially_copyable_v<Record>);
-  return SumOf(reinterpret_cast<const char*>(&record),
-               std::make_index_sequence<sizeof(Record) / sizeof(uint64_t) - 1>());
+  constexpr size_t kWords = sizeof(Record) / sizeof(uint64_t) - 1;
+  static_assert(kWords <= kMostWords);
+  uint64_t sum = 0x6770727072696e67;
+  const auto* bytes = reinterpret_cast<const char*>(&record);
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kWords; ++i) {
+    uint64_t word;
+    std::memcpy(&word, bytes + i * sizeof(word), sizeof(word));
+    sum += word * kOddNumbers[i];
+  }
+  return sum;
 }
 
 template <typename Record>

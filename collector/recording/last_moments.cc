@@ -12,7 +12,6 @@ namespace gpuprobe::recording {
 namespace {
 
 using analysis::LastCall;
-using analysis::LastFailure;
 using analysis::LastMoments;
 using analysis::LastThread;
 using flight::Condition;

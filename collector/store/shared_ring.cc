@@ -165,8 +165,7 @@ int SharedRing::TakeDescriptor() { return std::exchange(fd_, -1); }
 absl::Status SharedRing::Keep(const Directory& run, flight::Ending ending, uint64_t now_ns) {
   ring_->end = {.realtime_ns = now_ns, .ending = static_cast<uint32_t>(ending), .reserved = 0, .check = 0};
   flight::Seal(ring_->end);
-  const absl::Status written =
-      run.WriteFile(name_, {reinterpret_cast<const char*>(ring_), flight::kRingBytes});
+  absl::Status written = run.WriteFile(name_, {reinterpret_cast<const char*>(ring_), flight::kRingBytes});
   // Where the disk is full, it stays where it is.
   if (written.ok() && !path_.empty()) unlink(path_.c_str());
   return written;
@@ -179,7 +178,7 @@ void SharedRing::Drop(const Directory& run) {
 
 void RemoveForsakenRings() {
   namespace fs = std::filesystem;
-  constexpr time_t kADay = 24 * 60 * 60;
+  constexpr time_t kADay = 86'400;
   const absl::StatusOr<std::string> folder = PrivateFolder();
   if (!folder.ok()) return;
   std::error_code error;

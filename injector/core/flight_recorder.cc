@@ -61,7 +61,8 @@ uint64_t MonotonicNow() noexcept {
 }
 
 // Threads go on recording meanwhile; a record that is torn by it is recognised, and soon written again.
-[[gnu::no_sanitize("thread")]] void CopyMoments(flight::Process& to, const flight::Process& from) noexcept {
+__attribute__((no_sanitize("thread"))) void CopyMoments(flight::Process& to,
+                                                        const flight::Process& from) noexcept {
   const auto* source = reinterpret_cast<const volatile uint64_t*>(&from);
   auto* target = reinterpret_cast<volatile uint64_t*>(&to);
   for (size_t i = 0; i < sizeof(from) / sizeof(uint64_t); ++i) target[i] = source[i];

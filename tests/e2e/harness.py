@@ -268,6 +268,16 @@ def answers(path):
             return False
 
 
+def remove_rings(folder):
+    """Flight recorders in /dev/shm that a run below the folder names: they outlive killed collectors."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            ring = os.path.join(path, name)
+            if name.endswith(".ring") and os.path.islink(ring):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.readlink(ring))
+
+
 class Collector:
     """`gpuprobe collect` on a socket of its own."""
 
@@ -326,6 +336,7 @@ class EndToEndTest(unittest.TestCase):
         if failed and os.environ.get("GPUPROBE_E2E_KEEP"):
             print(f"kept: {self.folder}", file=sys.stderr)
         else:
+            remove_rings(self.folder)
             shutil.rmtree(self.folder, ignore_errors=True)
         if survivors and not failed:
             self.fail(f"processes were left behind:\n{shown}")

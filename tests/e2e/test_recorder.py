@@ -151,7 +151,7 @@ class Recorder(harness.EndToEndTest):
                     self.assertEqual(found[rank]["ended_ns"] is not None, victims == "rank")
                 self.end(collector, job, pids)
                 self.assert_reported(collector.out, victim, found[victim], victims)
-                self.remove_rings(collector.out)
+                harness.remove_rings(collector.out)
         self.assertEqual(shared_rings() - before, set(), "what a run leaves in /dev/shm is named by its directory")
 
     def await_stopped(self, pids):
@@ -168,11 +168,6 @@ class Recorder(harness.EndToEndTest):
         said = next(f for f in report["findings"] if f["id"] == "rank-cut-off")
         self.assertIn("Last moments of rank", said["evidence"])
         self.assertIn("AllReduce", said["evidence"])
-
-    def remove_rings(self, run):
-        for name in os.listdir(run):
-            if name.endswith(".ring") and os.path.islink(os.path.join(run, name)):
-                os.unlink(os.readlink(os.path.join(run, name)))
 
     def test_orderly_end_leaves_nothing(self):
         before = shared_rings()
@@ -196,7 +191,7 @@ class Recorder(harness.EndToEndTest):
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         self.end(collector, job, pids)
-        self.remove_rings(collector.out)
+        harness.remove_rings(collector.out)
         return found
 
     def test_line_of_python(self):
@@ -230,6 +225,20 @@ class Recorder(harness.EndToEndTest):
         for way in ("fork", "close", "limit"):
             with self.subTest(way):
                 self.look_at_stopped(way, (way,))
+
+    @hazard("somebody removes what is in /dev/shm while programs run", sees="no difference", counted="the collector has the ring mapped, and keeps it when the process is killed")
+    def test_ring_is_removed_while_in_use(self):
+        collector, log, job = self.begin("removed")
+        harness.remove_rings(collector.out)
+        lines = len(self.lines(log, 0))
+        harness.wait_until(lambda: len(self.lines(log, 0)) > lines + 200 or not job.alive(), "steps after that")
+        self.assertTrue(job.alive(), job.finished())
+        os.kill(self.pid_of(log, 0), signal.SIGKILL)
+        path = os.path.join(collector.out, "rank-0.ring")
+        harness.wait_until(lambda: os.path.exists(path) and not os.path.islink(path), "ring in the run directory")
+        self.assert_is_where_it_was(self.autopsy(collector.out)[0], log)
+        self.end(collector, job, [self.pid_of(log, rank) for rank in range(RANKS)])
+        harness.remove_rings(collector.out)
 
     def in_small_memory(self, kib, command):
         """With so much of /dev/shm for rings. The simulated node has the rest."""
@@ -273,7 +282,7 @@ class Recorder(harness.EndToEndTest):
         job.wait()
         self.assertTrue(os.path.islink(os.path.join(run, "rank-0.ring")))
         self.assert_is_where_it_was(self.autopsy(run)[0], log)
-        self.remove_rings(run)
+        harness.remove_rings(run)
 
     def test_damage_is_torn_and_never_a_wrong_name(self):
         collector, log, job = self.begin("whole")
