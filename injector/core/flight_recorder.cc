@@ -162,8 +162,10 @@ void EndStack(flight::Stack& stack) noexcept { flight::Seal(stack); }
 
 bool AdoptRing(OwnDescriptor& descriptor) noexcept {
   struct stat status {};
-  const bool usable = descriptor.StillOurs() && fstat(descriptor.get(), &status) == 0 &&
-                      S_ISREG(status.st_mode) && status.st_size == off_t{flight::kRingBytes};
+  const bool usable =
+      descriptor.StillOurs() && fstat(descriptor.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+      status.st_size == off_t{flight::kRingBytes} &&
+      status.st_blocks * 512 >= off_t{flight::kRingBytes};  // a store to a hole may be a SIGBUS
   void* const memory =
       usable ? mmap(nullptr, flight::kRingBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0)
              : MAP_FAILED;

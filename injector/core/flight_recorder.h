@@ -33,7 +33,7 @@ template <size_t kBytes>
 void FillText(char (&to)[kBytes], std::string_view text) noexcept {
   const size_t size = text.size() < kBytes ? text.size() : kBytes;
   std::memset(to, 0, kBytes);  // of a fixed size, so that it is a few stores
-  std::memcpy(to, text.data(), size);
+  if (size > 0) std::memcpy(to, text.data(), size);
 }
 
 // Null: the thread is beyond those that have a record. The place may have been another thread's.

@@ -72,7 +72,7 @@ class HostCauses(PyTorchTest):
         self.check("lock", "host-pause", "it waits for another thread: main")
 
     def test_pythons_lock_that_another_thread_holds(self):
-        self.check("gil", "host-pause launch-bound input-bound", "waiting for Python's lock (GIL), which another thread holds in crunch")
+        self.check("gil", "host-pause launch-bound input-bound long-steps", "waiting for Python's lock (GIL), which another thread holds in crunch")
 
     def test_a_loop_that_times_its_own_parts(self):
         """It waits for the GPU in each step, and loads and logs afterwards: the GPU is idle for as long as these two take."""

@@ -30,8 +30,9 @@ TEST(Request, WithoutOptionsItIsTheScenario) {
 }
 
 TEST(Request, ARunSaysHowItIsMadeAgain) {
-  const absl::StatusOr<Request> request = ReadRequest(std::vector<std::string>{
-      "--scenario=grid", "--seed=7", "--steps=1000000", "--nvtx=1", "--noise=0.29999999999999999", "--out=a"});
+  const absl::StatusOr<Request> request =
+      ReadRequest(std::vector<std::string>{"--scenario=grid", "--seed=7", "--steps=1000000", "--nvtx=1",
+                                           "--noise=0.29999999999999999", "--out=a"});
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_THAT(request->command_line, ElementsAre("gpuprobe", "simulate", "--scenario", "grid", "--steps",
                                                  "1000000", "--nvtx", "--noise", "0.3", "--seed", "7"));

@@ -63,8 +63,15 @@ int MakeRing(uint64_t magic = flight::kMagic, size_t bytes = flight::kRingBytes)
   owner.magic = magic;
   owner.version = flight::kVersion;
   flight::Seal(owner);
-  EXPECT_EQ(ftruncate(fd, static_cast<off_t>(bytes)), 0);
+  EXPECT_EQ(posix_fallocate(fd, 0, static_cast<off_t>(bytes)), 0);
   EXPECT_EQ(pwrite(fd, &owner, sizeof(owner), 0), ssize_t{sizeof(owner)});
+  return fd;
+}
+
+// One whose last page is not there: a store to it could find no memory.
+int MakeRingWithAHole() {
+  const int fd = MakeRing(flight::kMagic, flight::kRingBytes - 4096);
+  EXPECT_EQ(ftruncate(fd, off_t{flight::kRingBytes}), 0);
   return fd;
 }
 
@@ -166,6 +173,7 @@ TEST(FlightRecorderTest, ARingTakesOverWhatWasRecorded) {
 }
 
 TEST(FlightRecorderTest, WhatIsNoRingIsNotMapped) {
+  EXPECT_FALSE(Adopt(MakeRingWithAHole()));
   EXPECT_FALSE(Adopt(MakeRing(/*magic=*/1)));
   EXPECT_FALSE(Adopt(MakeRing(flight::kMagic, flight::kRingBytes - 1)));
   EXPECT_FALSE(Adopt(open("/dev/null", O_RDWR | O_CLOEXEC)));
