@@ -1,4 +1,5 @@
 """A job on hosts that share nothing but a network, each with `gpuprobe run`."""
+import contextlib
 import glob
 import json
 import os
@@ -56,10 +57,16 @@ class HubJob(hosts.Hosts, harness.EndToEndTest):
     def end(self, programs, ranks=()):
         for rank in ranks:
             os.kill(rank["pid"], signal.SIGKILL)
-        for program in programs.values():
-            for pid in [] if ranks else harness.processes_of_session(program.pid):
-                if harness.read_proc(pid, "cmdline").split(b"\0")[0].endswith(b"ddp_train"):
-                    os.kill(pid, signal.SIGKILL)
+
+        def have_ended():
+            """Ranks may only be starting."""
+            for program in [] if ranks else programs.values():
+                for pid in harness.processes_of_session(program.pid):
+                    if harness.read_proc(pid, "cmdline").split(b"\0")[0].endswith(b"ddp_train"):
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
+            return not any(program.alive() for program in programs.values())
+        harness.wait_until(have_ended, "end of the job")
         for program in programs.values():
             program.wait(harness.LIMIT_S)
 
