@@ -18,6 +18,7 @@ namespace {
 
 constinit std::atomic<uint32_t> displaced{0};
 constinit uint64_t readings = 0;  // the probe's thread's
+constinit int looks_left = 0;     // likewise: at what was recorded while a ring was adopted
 
 flight::CommunicatorPlace& PlaceOf(uint32_t communicator) noexcept {
   return Moments().communicators[(communicator - 1) % flight::kCommunicators];
@@ -66,6 +67,18 @@ __attribute__((no_sanitize("thread"))) void CopyMoments(flight::Process& to,
   const auto* source = reinterpret_cast<const volatile uint64_t*>(&from);
   auto* target = reinterpret_cast<volatile uint64_t*>(&to);
   for (size_t i = 0; i < sizeof(from) / sizeof(uint64_t); ++i) target[i] = source[i];
+}
+
+// A thread that had read where to write before the ring was there may have noted a communicator in our own
+// memory after that was copied. It is noted once in its life.
+void TakeLateCommunicators() noexcept {
+  flight::Process& moments = Moments();
+  for (uint32_t i = 0; i < flight::kCommunicators && &moments != &unshared_moments; ++i) {
+    const flight::Communicator late = unshared_moments.communicators[i].communicator;
+    flight::Communicator& record = moments.communicators[i].communicator;
+    const bool lacks = record.id == 0 || (record.id == late.id && record.ranks == 0);
+    if (late.id != 0 && lacks && flight::ConditionOf(late) == flight::Condition::kWhole) record = late;
+  }
 }
 
 }  // namespace
@@ -139,6 +152,10 @@ void RecordFailure(const ThreadState& thread, const FailedCall& failed) noexcept
 }
 
 void RecordReading() noexcept {
+  if (looks_left > 0) {
+    --looks_left;
+    TakeLateCommunicators();
+  }
   flight::Process& moments = Moments();
   const uint64_t number = ++readings;
   flight::Reading& record = moments.readings[number == 1 ? 0 : 1 + number % 2];
@@ -181,6 +198,7 @@ bool AdoptRing(OwnDescriptor& descriptor) noexcept {
   void* const before = lifecycle_page.shared_ring.load(std::memory_order_relaxed);
   if (before == nullptr) {
     lifecycle_page.shared_ring.store(memory, std::memory_order_release);
+    looks_left = 4;
     return true;
   }
   // A ring of another collector: threads may be writing to the old one, so the new one takes its address.

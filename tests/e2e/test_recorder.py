@@ -1,4 +1,6 @@
 """What the flight recorder knows of processes that were killed, against what they logged themselves before."""
+import contextlib
+import glob
 import json
 import os
 import random
@@ -60,17 +62,21 @@ class Progress:
         return possible
 
 
-def shared_rings():
-    folder = f"/dev/shm/gpuprobe-{os.geteuid()}"
-    return set(os.listdir(folder)) if os.path.isdir(folder) else set()
-
-
 class Recorder(harness.EndToEndTest):
 
     def setUp(self):
         super().setUp()
         print(f"GPUPROBE_SEED={SEED}")
         self.random = random.Random(SEED)
+
+    def shared_rings(self):
+        """Those of this test's runs: others run at the same time."""
+        own = set()
+        for path in glob.glob(f"/dev/shm/gpuprobe-{os.geteuid()}/*"):
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+                if os.fsencode(self.folder) in file.read():
+                    own.add(path)
+        return own
 
     def lines(self, log, rank):
         """Whole ones."""
@@ -122,7 +128,6 @@ class Recorder(harness.EndToEndTest):
     @hazard("a rank, its collector, or both are killed (SIGKILL) at any moment", sees="ends by SIGKILL; the others go on",
             counted="the last call into NCCL, whether it returned, and the open ranges are what the rank itself had logged")
     def test_killed_at_a_random_moment(self):
-        before = shared_rings()
         for number in range(ROUNDS):
             victims = ("rank", "collector", "both")[number % 3]
             with self.subTest(f"round {number}: {victims}"):
@@ -152,7 +157,7 @@ class Recorder(harness.EndToEndTest):
                 self.end(collector, job, pids)
                 self.assert_reported(collector.out, victim, found[victim], victims)
                 harness.remove_rings(collector.out)
-        self.assertEqual(shared_rings() - before, set(), "what a run leaves in /dev/shm is named by its directory")
+        self.assertEqual(self.shared_rings(), set(), "what a run leaves in /dev/shm is named by its directory")
 
     def await_stopped(self, pids):
         for pid in pids:
@@ -170,11 +175,10 @@ class Recorder(harness.EndToEndTest):
         self.assertIn("AllReduce", said["evidence"])
 
     def test_orderly_end_leaves_nothing(self):
-        before = shared_rings()
         run = self.path("recorded")
         self.run_well([GPUPROBE, "run", "--out", run, "--", LAUNCH_RANKS, "2", DDP_TRAIN, *harness.SMALL_TRAINING], devices=2)
         self.assertEqual([name for name in os.listdir(run) if name.endswith(".ring")], [])
-        self.assertEqual(shared_rings(), before)
+        self.assertEqual(self.shared_rings(), set())
         refused = self.run_program([GPUPROBE, "autopsy", run])
         self.assertEqual(refused.returncode, 1)
         self.assertIn(b"left a flight recorder: each ended in order", refused.stderr)

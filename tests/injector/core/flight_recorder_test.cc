@@ -172,6 +172,23 @@ TEST(FlightRecorderTest, ARingTakesOverWhatWasRecorded) {
   EXPECT_EQ(Read(kept_other)->process.threads[thread.place].thread.depth, 1u);
 }
 
+TEST(FlightRecorderTest, ACommunicatorThatWasNotedWhileTheRingCameIsTakenOver) {
+  const int fd = MakeRing();
+  const int kept = dup(fd);
+  ASSERT_TRUE(Adopt(fd));
+  // By a thread that had read where to write before.
+  flight::Communicator& late = unshared_moments.communicators[4].communicator;
+  late.id = 5;
+  late.ranks = 8;
+  flight::Seal(late);
+  RecordReading();
+  EXPECT_EQ(Read(kept)->process.communicators[4].communicator.ranks, 8);
+  late.ranks = 9;
+  flight::Seal(late);
+  RecordReading();
+  EXPECT_EQ(Read(kept)->process.communicators[4].communicator.ranks, 8) << "what is in the ring is younger";
+}
+
 TEST(FlightRecorderTest, WhatIsNoRingIsNotMapped) {
   EXPECT_FALSE(Adopt(MakeRingWithAHole()));
   EXPECT_FALSE(Adopt(MakeRing(/*magic=*/1)));
