@@ -234,7 +234,8 @@ absl::Status CheckStatement(const std::string& sql) {
   return absl::InvalidArgumentError(absl::StrCat(status.message(), DidYouMean(name, columns), has));
 }
 
-// Of standard input, each by itself. A typed one that is wrong is told, and the next may be better.
+// Answers each statement on standard input. A wrong one ends that, unless a person types them and can try
+// again.
 int AnswerAll(tables::Database& database, const std::string& format) {
   if (AreTyped())
     Print(

@@ -15,11 +15,14 @@
 
 namespace gpuprobe::injector {
 
-// For our own threads: a system call.
-inline int64_t MonotonicMs() noexcept {
+// By the kernel: a library may replace the C library's clock. For our own threads: a system call.
+inline uint64_t KernelClockNs(clockid_t clock) noexcept {
   timespec now{};
-  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+  syscall(SYS_clock_gettime, clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+inline int64_t MonotonicMs() noexcept {
+  return static_cast<int64_t>(KernelClockNs(CLOCK_MONOTONIC) / 1'000'000);
 }
 
 // Sleeps while `word` is `value`, at most `milliseconds`.

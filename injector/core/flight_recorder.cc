@@ -2,11 +2,10 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <ctime>
 
+#include "injector/base/futex.h"
 #include "injector/core/host_clock.h"
 
 namespace gpuprobe::injector {
@@ -18,7 +17,12 @@ namespace {
 
 constinit std::atomic<uint32_t> displaced{0};
 constinit uint64_t readings = 0;  // the probe's thread's
-constinit int looks_left = 0;     // likewise: at what was recorded while a ring was adopted
+constinit int rings_adopted = 0;  // likewise
+constinit const flight::Process* before_ring =
+    nullptr;                   // likewise: where it was written before the newest one
+constinit int looks_left = 0;  // likewise: at what was still written there
+
+constexpr int kMostRings = 8;  // of a process that meets one collector after the other
 
 flight::CommunicatorPlace& PlaceOf(uint32_t communicator) noexcept {
   return Moments().communicators[(communicator - 1) % flight::kCommunicators];
@@ -54,13 +58,6 @@ void AddCall(flight::CommunicatorPlace& place, const ThreadState& thread, const 
   flight::Seal(record);
 }
 
-// By the kernel's clock: a library may replace the C library's.
-uint64_t MonotonicNow() noexcept {
-  timespec now{};
-  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
 // Threads go on recording meanwhile; a record that is torn by it is recognised, and soon written again.
 __attribute__((no_sanitize("thread"))) void CopyMoments(flight::Process& to,
                                                         const flight::Process& from) noexcept {
@@ -69,13 +66,12 @@ __attribute__((no_sanitize("thread"))) void CopyMoments(flight::Process& to,
   for (size_t i = 0; i < sizeof(from) / sizeof(uint64_t); ++i) target[i] = source[i];
 }
 
-// A thread that had read where to write before the ring was there may have noted a communicator in our own
-// memory after that was copied. It is noted once in its life.
+// A thread that had read where to write before the ring was there may have noted a communicator in the memory
+// before it after that was copied. It is noted once in its life.
 void TakeLateCommunicators() noexcept {
-  flight::Process& moments = Moments();
-  for (uint32_t i = 0; i < flight::kCommunicators && &moments != &unshared_moments; ++i) {
-    const flight::Communicator late = unshared_moments.communicators[i].communicator;
-    flight::Communicator& record = moments.communicators[i].communicator;
+  for (uint32_t i = 0; i < flight::kCommunicators; ++i) {
+    const flight::Communicator late = before_ring->communicators[i].communicator;
+    flight::Communicator& record = Moments().communicators[i].communicator;
     const bool lacks = record.id == 0 || (record.id == late.id && record.ranks == 0);
     if (late.id != 0 && lacks && flight::ConditionOf(late) == flight::Condition::kWhole) record = late;
   }
@@ -162,7 +158,7 @@ void RecordReading() noexcept {
   record.number = number;
   record.stamp = Stamp();
   record.realtime_ns = NowNs();
-  record.monotonic_ns = MonotonicNow();
+  record.monotonic_ns = KernelClockNs(CLOCK_MONOTONIC);
   record.threads = static_cast<uint32_t>(UsedThreads());
   record.displaced = displaced.load(std::memory_order_relaxed);
   flight::Seal(record);
@@ -180,8 +176,8 @@ void EndStack(flight::Stack& stack) noexcept { flight::Seal(stack); }
 bool AdoptRing(OwnDescriptor& descriptor) noexcept {
   struct stat status {};
   const bool usable =
-      descriptor.StillOurs() && fstat(descriptor.get(), &status) == 0 && S_ISREG(status.st_mode) &&
-      status.st_size == off_t{flight::kRingBytes} &&
+      rings_adopted < kMostRings && descriptor.StillOurs() && fstat(descriptor.get(), &status) == 0 &&
+      S_ISREG(status.st_mode) && status.st_size == off_t{flight::kRingBytes} &&
       status.st_blocks * 512 >= off_t{flight::kRingBytes};  // a store to a hole may be a SIGBUS
   void* const memory =
       usable ? mmap(nullptr, flight::kRingBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0)
@@ -194,18 +190,13 @@ bool AdoptRing(OwnDescriptor& descriptor) noexcept {
     munmap(memory, flight::kRingBytes);
     return false;
   }
-  CopyMoments(ring->process, Moments());
-  void* const before = lifecycle_page.shared_ring.load(std::memory_order_relaxed);
-  if (before == nullptr) {
-    lifecycle_page.shared_ring.store(memory, std::memory_order_release);
-    looks_left = 4;
-    return true;
-  }
-  // A ring of another collector: threads may be writing to the old one, so the new one takes its address.
-  if (mremap(memory, flight::kRingBytes, flight::kRingBytes, MREMAP_MAYMOVE | MREMAP_FIXED, before) == before)
-    return true;
-  munmap(memory, flight::kRingBytes);
-  return false;
+  // Threads may still be writing to the memory before it, which therefore stays.
+  before_ring = &Moments();
+  CopyMoments(ring->process, *before_ring);
+  lifecycle_page.shared_ring.store(memory, std::memory_order_release);
+  ++rings_adopted;
+  looks_left = 4;
+  return true;
 }
 
 }  // namespace gpuprobe::injector

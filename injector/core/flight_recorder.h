@@ -3,10 +3,10 @@
 // Until a collector has passed a ring, and in a forked child, it writes into memory of our own, so that no
 // event has to ask whether there is one. The pointer to the ring is on the page that the kernel zeroes in
 // children (base/lifecycle.h). Thread: what takes a ThreadState, on that thread inside a guard;
-// RecordReading, TheStack and AdoptRing on the probe's own. Allocation: none for an event; AdoptRing makes
-// one mapping of 64 KiB, for good. Cost: no lock and no system call;
-// tests/injector/core/flight_recorder_bench.cc measures it. Failure: what has no place in the ring is left
-// out, and the next reading counts it.
+// RecordReading, the stack and AdoptRing on the probe's own. Allocation: none for an event; AdoptRing makes
+// one mapping of 64 KiB for each collector that the process meets, eight at most, for good. Cost: no lock and
+// no system call; tests/injector/core/flight_recorder_bench.cc measures it. Failure: what has no place in the
+// ring is left out, and the next reading counts it.
 #pragma once
 
 #include <cstdint>

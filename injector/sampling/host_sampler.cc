@@ -27,12 +27,6 @@ constexpr int kMostLookedThrough = 1024;  // threads, for one of a number
 constexpr uint64_t kBetweenClockReadingsNs = 900 * kMsNs;
 
 // By the kernel's clocks: a library may replace the C library's.
-uint64_t ClockNs(clockid_t clock) noexcept {
-  timespec now{};
-  syscall(SYS_clock_gettime, clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
 uint64_t HashOf(std::string_view text) noexcept {
   uint64_t hash = text.size();
   for (const char c : text) hash = MixBits(hash ^ static_cast<unsigned char>(c));
@@ -47,17 +41,17 @@ bool IsRecordedNow(uint64_t now_ns) noexcept {
 
 int64_t HostSampler::RestMs(int64_t most_ms) const noexcept {
   if (!enabled_) return most_ms;
-  const uint64_t now_ns = ClockNs(CLOCK_MONOTONIC);
+  const uint64_t now_ns = KernelClockNs(CLOCK_MONOTONIC);
   const auto left = static_cast<int64_t>((next_ns_ - std::min(next_ns_, now_ns)) / kMsNs);
   return std::min(most_ms, std::max<int64_t>(left, 1));
 }
 
 void HostSampler::Tick(const std::atomic<bool>& stop) noexcept {
   if (!enabled_) return;
-  const uint64_t monotonic_ns = ClockNs(CLOCK_MONOTONIC);
+  const uint64_t monotonic_ns = KernelClockNs(CLOCK_MONOTONIC);
   if (monotonic_ns < next_ns_) return;
   // Going to sleep and waking up cost, too; in between may have been other work.
-  const uint64_t nap_ns = ClockNs(CLOCK_THREAD_CPUTIME_ID) - ended_cpu_ns_;
+  const uint64_t nap_ns = KernelClockNs(CLOCK_THREAD_CPUTIME_ID) - ended_cpu_ns_;
   const uint64_t began_ns = nap_ns < kMostOfANapNs ? ended_cpu_ns_ : ended_cpu_ns_ + nap_ns;
   budget_.PassUntil(monotonic_ns);
   const LifecycleState state = CurrentLifecycle();
@@ -68,7 +62,7 @@ void HostSampler::Tick(const std::atomic<bool>& stop) noexcept {
   } else if (budget_.Allows()) {
     Look(stop, monotonic_ns);
   }
-  ended_cpu_ns_ = ClockNs(CLOCK_THREAD_CPUTIME_ID);
+  ended_cpu_ns_ = KernelClockNs(CLOCK_THREAD_CPUTIME_ID);
   budget_.TakeCpu(ended_cpu_ns_ - began_ns);
   // Waking up costs as much as a sample: not before there can be one.
   next_ns_ =

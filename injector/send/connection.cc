@@ -95,11 +95,17 @@ Connection::Result Connection::Receive(char* data, size_t capacity, size_t* rece
   message.msg_controllen = sizeof(control);
   const ssize_t got = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   const cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-    passed_.Adopt(fd);
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+    // The padding of CMSG_SPACE has room for a second one.
+    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= header->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, reinterpret_cast<const char*>(header) + at, sizeof(fd));
+      if (at == CMSG_LEN(0)) {
+        passed_.Adopt(fd);
+      } else {
+        close(fd);
+      }
+    }
   }
   if (got > 0) {
     *received = static_cast<size_t>(got);

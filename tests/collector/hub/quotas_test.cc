@@ -30,7 +30,7 @@ TEST(Quotas, ABurstAndThenTheRate) {
   EXPECT_GE(refused.again, seconds(1));
   EXPECT_TRUE(refused.may_pass);
   EXPECT_EQ(PostsAtOnce(quotas, "b", kStart), Quotas::kBurstSeconds) << "another host has its own";
-  EXPECT_EQ(PostsAtOnce(quotas, "a", kStart + refused.again), 1U) << "when it was told to come again";
+  EXPECT_EQ(PostsAtOnce(quotas, "a", kStart + refused.again), 1U) << "at the time that the refusal gave";
   EXPECT_EQ(PostsAtOnce(quotas, "a", kStart + seconds(1000)), Quotas::kBurstSeconds);
 }
 
