@@ -46,7 +46,7 @@ class Recorder::Sink : public ingest::FrameSink {
   }
   int TakeDescriptor() override { return recorder_.ShareRing(process_, log_.name()); }
   void OnBye(const v1::Bye& bye, std::string_view raw) override {
-    said_bye_ = true;
+    recorder_.DropRing(process_);  // now: the run may be over before the connection is closed
     recorder_.CountUntilBye(process_);
     process_.ApplyBye(bye);
     ++recorder_.changes_;
@@ -69,9 +69,7 @@ class Recorder::Sink : public ingest::FrameSink {
     ++recorder_.changes_;
     const uint64_t now_ns = NowNs();
     if (cut_off) recorder_.AwaitEnd(process_);
-    if (said_bye_) {
-      recorder_.DropRing(process_);
-    } else if (!cut_off || !recorder_.MayGoOn(process_)) {
+    if (!cut_off || !recorder_.MayGoOn(process_)) {
       recorder_.KeepRing(process_,
                          cut_off ? flight::Ending::kConnectionLost : flight::Ending::kCollectorEnded, now_ns);
     }
@@ -94,7 +92,6 @@ class Recorder::Sink : public ingest::FrameSink {
   Recorder& recorder_;
   model::ProcessModel& process_;
   store::RunRecording::Log& log_;
-  bool said_bye_ = false;
 };
 
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory, uint64_t keep_bytes,
