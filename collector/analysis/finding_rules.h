@@ -73,6 +73,7 @@ std::vector<FindingRule> DeviceRules();
 std::vector<FindingRule> GpuHealthRules();
 std::vector<FindingRule> GrowthRules();
 std::vector<FindingRule> HangRules();
+std::vector<FindingRule> HostIdleRules();
 std::vector<FindingRule> LongStepRules();
 std::vector<FindingRule> MemoryRules();
 std::vector<FindingRule> OptionRules();
@@ -84,6 +85,8 @@ uint64_t SteadySteps(const Report& report);
 // "39 steps"; "1,237 steps that all ranks reported (3,640 in all)" where others could not be compared.
 std::string ComparedSteps(const Report& report, uint64_t compared);
 
+// For a judgement of the usual step.
+bool EnoughSteps(const Report& report);
 std::vector<HostLoad> HostLoadsOf(const Report& report);
 // Hosts that wait for a CPU explain most of what GPUs are idle because of them.
 bool Starved(const Report& report);

@@ -18,7 +18,7 @@ std::vector<FindingRule> AllRules() {
   std::vector<FindingRule> all;
   for (const auto& rules :
        {MemoryRules(), GpuHealthRules(), HangRules(), RankRules(), DeviceRules(), CommunicationRules(),
-        StepRules(), LongStepRules(), GrowthRules(), OptionRules(), CaptureRules()})
+        HostIdleRules(), StepRules(), LongStepRules(), GrowthRules(), OptionRules(), CaptureRules()})
     all.insert(all.end(), rules.begin(), rules.end());
   std::stable_sort(all.begin(), all.end(),
                    [](const FindingRule& a, const FindingRule& b) { return a.topic < b.topic; });

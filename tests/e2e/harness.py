@@ -281,11 +281,11 @@ def remove_rings(folder):
 class Collector:
     """`gpuprobe collect` on a socket of its own."""
 
-    def __init__(self, test, out=None, arguments=(), socket=None):
+    def __init__(self, test, out=None, arguments=(), socket=None, env=None):
         self.out = out or os.path.join(test.folder, f"collected-{uuid.uuid4().hex[:8]}")
         self.socket = socket or os.path.join(test.folder, f"{uuid.uuid4().hex[:8]}.sock")
         self._test = test
-        self.program = test.start([GPUPROBE, "collect", "--socket", self.socket, "--out", self.out, *arguments])
+        self.program = test.start([GPUPROBE, "collect", "--socket", self.socket, "--out", self.out, *arguments], env=env)
         wait_until(lambda: answers(self.socket) or not self.program.alive(), "collector on " + self.socket)
         if not self.program.alive():
             raise AssertionError(f"the collector ended: {self.program.wait()}")

@@ -14,6 +14,7 @@ import harness
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, LIBRARY
 from hazards import hazard
 
+SHIFTED_CLOCK = os.path.join(harness.BUILD, "tests", "e2e", "libshifted_clock.so")
 LOGGED_PROGRESS = os.path.join(harness.BUILD, "tests", "e2e", "logged_progress")
 # How often processes are killed; 50 take about two minutes.
 ROUNDS = int(os.environ.get("GPUPROBE_KILLS", "10"))
@@ -243,6 +244,26 @@ class Recorder(harness.EndToEndTest):
         self.assert_is_where_it_was(self.autopsy(collector.out)[0], log)
         self.end(collector, job, [self.pid_of(log, rank) for rank in range(RANKS)])
         harness.remove_rings(collector.out)
+
+    def test_rings_that_nobody_can_find_go_after_a_day(self):
+        rings = {}
+        for name in ("deleted", "kept"):
+            collector, log, job = self.begin(name)
+            pids = [self.pid_of(log, rank) for rank in range(RANKS)]
+            collector.program.signal(signal.SIGKILL)
+            collector.program.wait()
+            self.end(collector, job, pids)
+            harness.wait_until(lambda pids=pids: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "end of the ranks")
+            rings[collector.out] = {os.readlink(path) for path in glob.glob(os.path.join(collector.out, "*.ring"))}
+            self.assertEqual(len(rings[collector.out]), RANKS)
+        (deleted, lost), (kept, found) = rings.items()
+        shutil.rmtree(deleted)
+        for days, left in ((0, lost | found), (2, found)):
+            later = harness.Collector(self, env={"LD_PRELOAD": SHIFTED_CLOCK, "SHIFTED_CLOCK_S": str(days * 86_400)})
+            self.run_well([LAUNCH_RANKS, "1", DDP_TRAIN, *harness.SMALL_TRAINING], env={**later.env(), "CUDA_INJECTION64_PATH": LIBRARY})
+            later.stop()
+            self.assertEqual({ring for ring in lost | found if os.path.exists(ring)}, left, f"{days} days later")
+        harness.remove_rings(kept)
 
     def in_small_memory(self, kib, command):
         """With so much of /dev/shm for rings. The simulated node has the rest."""

@@ -3,12 +3,13 @@
 // real one: its devices would stand still, too.
 #include <dlfcn.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <ctime>
 #include <initializer_list>
+
+#include "tests/e2e/programs/wall_clock.h"
 
 namespace {
 
@@ -33,20 +34,6 @@ int clock_gettime(clockid_t clock, timespec* now) noexcept {
   if (at.tv_sec == 0 && at.tv_nsec == 0) syscall(SYS_clock_gettime, clock, &at);
   *now = at;
   return 0;
-}
-
-int gettimeofday(timeval* now, void* /*zone*/) noexcept {
-  timespec at{};
-  clock_gettime(CLOCK_REALTIME, &at);
-  *now = {at.tv_sec, at.tv_nsec / 1000};
-  return 0;
-}
-
-time_t time(time_t* out) noexcept {
-  timespec at{};
-  clock_gettime(CLOCK_REALTIME, &at);
-  if (out != nullptr) *out = at.tv_sec;
-  return at.tv_sec;
 }
 
 }  // extern "C"

@@ -1,27 +1,13 @@
 """Posts to a hub what no host of its job would. Usage: hub_attack.py HOST:PORT TOKEN JOB. Prints what the hub says to each."""
 import hashlib
-import hmac
 import http.client
 import json
 import ssl
 import sys
 
+from hub_posts import ANY_CERTIFICATE, field, sign, varint
+
 ADDRESS, TOKEN, JOB = sys.argv[1:]
-ANY_CERTIFICATE = ssl._create_unverified_context()  # pylint: disable=protected-access
-
-
-def field(number, data):
-    """Of a message: a length and bytes."""
-    data = data.encode() if isinstance(data, str) else data
-    return bytes([number << 3 | 2]) + varint(len(data)) + data
-
-
-def varint(value):
-    encoded = b""
-    while value > 127:
-        encoded += bytes([value & 127 | 128])
-        value >>= 7
-    return encoded + bytes([value])
 
 
 def part(name, data, offset=0):
@@ -32,15 +18,11 @@ def message(parts=b"", job=JOB, host="liar", instance=7, sequence=1):
     return field(1, job) + field(2, host) + b"\x19" + instance.to_bytes(8, "little") + b"\x20" + varint(sequence) + parts
 
 
-def sign(text, purpose="post"):
-    return hmac.new(TOKEN.encode(), f"gpuprobe hub {purpose}\n{text}".encode(), hashlib.sha256).hexdigest()
-
-
 def post(body, signature=None, digest=None):
     digest = digest or hashlib.sha256(body).hexdigest()
     connection = http.client.HTTPSConnection(ADDRESS, timeout=60, context=ANY_CERTIFICATE)
     try:
-        connection.request("POST", "/v1/hub", body, {"X-Gpuprobe-Digest": digest, "X-Gpuprobe-Signature": sign(digest) if signature is None else signature})
+        connection.request("POST", "/v1/hub", body, {"X-Gpuprobe-Digest": digest, "X-Gpuprobe-Signature": sign(TOKEN, digest) if signature is None else signature})
     except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
         pass  # it does not read what nobody has signed
     answer = connection.getresponse()

@@ -4,40 +4,26 @@ Prints how often each status came, the Retry-After values, one refusal of each s
 """
 import collections
 import hashlib
-import hmac
 import http.client
 import json
-import ssl
 import sys
 import threading
 import time
 
+from hub_posts import ANY_CERTIFICATE, field, sign, varint
+
 ADDRESS, TOKEN, SECONDS = sys.argv[1], sys.argv[2], float(sys.argv[3])
 ALL_JOBS = sys.argv[4:] == ["jobs"]
 THREADS = 4 if ALL_JOBS else 24
-ANY_CERTIFICATE = ssl._create_unverified_context()  # pylint: disable=protected-access
 statuses, cut, sent, lock = collections.Counter(), collections.Counter(), collections.Counter(), threading.Lock()
 retry_after, refusals = set(), {}
 
 
-def varint(value):
-    encoded = b""
-    while value > 127:
-        encoded += bytes([value & 127 | 128])
-        value >>= 7
-    return encoded + bytes([value])
-
-
-def field(number, data):
-    return bytes([number << 3 | 2]) + varint(len(data)) + data
-
-
 def post(body):
     digest = hashlib.sha256(body).hexdigest()
-    signature = hmac.new(TOKEN.encode(), f"gpuprobe hub post\n{digest}".encode(), hashlib.sha256).hexdigest()
     connection = http.client.HTTPSConnection(ADDRESS, timeout=20, context=ANY_CERTIFICATE)
     try:
-        connection.request("POST", "/v1/hub", body, {"X-Gpuprobe-Digest": digest, "X-Gpuprobe-Signature": signature})
+        connection.request("POST", "/v1/hub", body, {"X-Gpuprobe-Digest": digest, "X-Gpuprobe-Signature": sign(TOKEN, digest)})
         answer = connection.getresponse()
         text = answer.read()
     except (OSError, http.client.HTTPException) as error:
