@@ -11,6 +11,7 @@
 #include "collector/analysis/trust/last_moments_text.h"
 #include "collector/analysis/units.h"
 #include "collector/report/json.h"
+#include "proto/flight_ring.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -107,7 +108,8 @@ std::string SectionOf(const LastMoments& moments) {
         text, "torn",
         absl::StrCat(moments.torn, moments.torn == 1 ? " record is" : " records are", " torn, and left out"));
   if (moments.threads_left_out > 0)
-    AddLine(text, "left out", absl::StrCat(moments.threads_left_out, " threads beyond the first 40"));
+    AddLine(text, "left out",
+            absl::StrCat(moments.threads_left_out, " threads beyond the first ", flight::kThreads));
   if (moments.communicators_left_out > 0)
     AddLine(text, "left out",
             absl::StrCat(moments.communicators_left_out, " communicators, for younger ones"));

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/names.h"
 #include "collector/store/shared_ring.h"
 
 namespace gpuprobe::recording {
@@ -40,7 +41,9 @@ class RingClock {
     const double ns_per_tick = static_cast<double>(newest_.monotonic_ns - oldest_.monotonic_ns) /
                                static_cast<double>(newest_.stamp - oldest_.stamp);
     const auto ticks = static_cast<double>(static_cast<int64_t>(stamp - newest_.stamp));
-    return newest_.realtime_ns + static_cast<uint64_t>(static_cast<int64_t>(ticks * ns_per_tick));
+    constexpr double kYear = 365 * 24 * 3600e9;  // further away it is damage
+    return newest_.realtime_ns +
+           static_cast<uint64_t>(static_cast<int64_t>(std::clamp(ticks * ns_per_tick, -kYear, kYear)));
   }
 
  private:
@@ -154,11 +157,10 @@ class Reader {
     if (newest == nullptr) return;
     LastCall out;
     if (known && place.communicator.id == newest->communicator) {
-      const std::string name = TextOf(place.communicator.name);
-      out.communicator = !name.empty() ? name
-                         : place.communicator.hash == 0
-                             ? "unknown"
-                             : absl::StrCat("0x", absl::Hex(place.communicator.hash));
+      const std::string name = analysis::TellingName(TextOf(place.communicator.name));
+      out.communicator = !name.empty()                  ? name
+                         : place.communicator.hash == 0 ? "unknown"
+                                                        : analysis::CommName(place.communicator.hash);
       out.ranks = std::max(place.communicator.ranks, 0);
     } else {
       out.communicator = "unknown";

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -30,7 +31,8 @@ std::string CallText(const LastMoments& moments, const LastCall& call) {
   if (call.bytes > 0) what.push_back(Bytes(call.bytes));
   if (call.peer.has_value()) what.push_back(absl::StrCat("with rank ", *call.peer));
   if (call.ranks > 0) what.push_back(absl::StrCat(call.ranks, call.ranks == 1 ? " rank" : " ranks"));
-  what.push_back(absl::StrCat("communicator ", call.communicator));
+  const bool hash = TellingName(call.communicator).empty();
+  what.push_back(absl::StrCat("communicator ", hash ? ShortComm(call.communicator) : call.communicator));
   const std::string name =
       absl::StrCat(call.operation, " ", call.sequence, " (", absl::StrJoin(what, ", "), ")");
   if (call.left_ns == 0)
