@@ -88,6 +88,8 @@ std::string ComparedSteps(const Report& report, uint64_t compared);
 // For a judgement of the usual step.
 bool EnoughSteps(const Report& report);
 std::vector<HostLoad> HostLoadsOf(const Report& report);
+// Of which `rank-died` tells; null: of none.
+const RankReport* FirstToDie(const Report& report);
 // Hosts that wait for a CPU explain most of what GPUs are idle because of them.
 bool Starved(const Report& report);
 

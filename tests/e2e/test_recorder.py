@@ -171,9 +171,10 @@ class Recorder(harness.EndToEndTest):
         if victims == "rank":
             self.assertEqual(entry["last_moments"], known)
         self.assertIn("last_moments", entry)
-        said = next(f for f in report["findings"] if f["id"] == "rank-cut-off")
-        self.assertIn("Last moments of rank", said["evidence"])
-        self.assertIn("AllReduce", said["evidence"])
+        told = [f["evidence"] for f in report["findings"] if f["id"] in ("rank-died", "rank-cut-off") and "ast moments" in f["evidence"]]
+        of_it = [words for words in told if f"Last moments of rank {rank}: " in words or (f"It was pid {known['pid']} " in words and " Its last moments: " in words)]
+        self.assertEqual(len(of_it), 1, told)
+        self.assertIn("AllReduce", of_it[0])
 
     def test_orderly_end_leaves_nothing(self):
         run = self.path("recorded")

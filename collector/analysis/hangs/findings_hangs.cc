@@ -8,6 +8,7 @@
 #include "collector/analysis/hangs/hang.h"
 #include "collector/analysis/hangs/process_state.h"
 #include "collector/analysis/thresholds.h"
+#include "collector/analysis/trust/last_moments_text.h"
 #include "collector/analysis/units.h"
 #include "collector/report/report.h"
 
@@ -73,7 +74,16 @@ bool ExplainsAHang(const Report& report, const Hang& mismatch) {
          });
 }
 
-void RankDied(const Report& report, std::vector<Finding>& out) {
+// A launcher that starts ranks again does so after the death.
+ptrdiff_t SurvivorsOf(const Report& report, const RankReport& dead) {
+  return std::count_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) {
+    return &r != &dead && r.start_ns < dead.end->since_ns && Outlived(r, dead);
+  });
+}
+
+}  // namespace
+
+const RankReport* FirstToDie(const Report& report) {
   const RankReport* first = nullptr;
   for (const RankReport& r : report.ranks) {
     if (Died(r) && (first == nullptr || r.end->since_ns < first->end->since_ns)) first = &r;
@@ -85,12 +95,16 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
         r.end->since_ns < first->end->since_ns + thresholds::kSeenTogetherNs)
       first = &r;
   }
-  if (first == nullptr || FollowsHang(report, *first)) return;
-  // A launcher that starts ranks again does so after the death.
-  const auto outlived = std::count_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) {
-    return &r != first && r.start_ns < first->end->since_ns && Outlived(r, *first);
-  });
-  if (outlived == 0) return;
+  if (first == nullptr || FollowsHang(report, *first)) return nullptr;
+  return SurvivorsOf(report, *first) > 0 ? first : nullptr;
+}
+
+namespace {
+
+void RankDied(const Report& report, std::vector<Finding>& out) {
+  const RankReport* const first = FirstToDie(report);
+  if (first == nullptr) return;
+  const auto outlived = SurvivorsOf(report, *first);
   const std::string who = first->rank.has_value() ? absl::StrCat("rank ", first->label) : first->label;
   const uint64_t start_ns = report.conditions.start_ns;
   const uint64_t after_ns = first->end->since_ns - std::min(start_ns, first->end->since_ns);
@@ -104,6 +118,10 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
   if (!first->rank.has_value()) f.statement.replace(0, 1, "P");
   if (first->cut_off)
     f.evidence += " It could not flush, so up to two seconds of its last records are missing.";
+  if (first->last_moments.has_value()) {
+    const std::string last = MomentsText(*first->last_moments);
+    if (!last.empty()) absl::StrAppend(&f.evidence, " Its last moments: ", last, ".");
+  }
   out.push_back(std::move(f));
 }
 

@@ -95,14 +95,16 @@ bool StoodIdle(const Report& report, size_t processes) {
   });
 }
 
-// Of the first that have left some; all of them with gpuprobe autopsy.
+// Of two that have left some, and that no other finding tells of; all of them with gpuprobe autopsy.
 std::string LastMomentsText(const Report& report, CutOff::By by) {
   constexpr size_t kSaid = 2;
   std::string text;
   size_t said = 0;
   size_t known = 0;
+  const RankReport* const dead = FirstToDie(report);
   for (const RankReport& r : report.ranks) {
-    if (!r.last_moments.has_value() || r.cut_off_by_collector != (by == CutOff::By::kCollector)) continue;
+    if (&r == dead || !r.last_moments.has_value() || r.cut_off_by_collector != (by == CutOff::By::kCollector))
+      continue;
     const std::string last = MomentsText(*r.last_moments);
     if (last.empty() || ++known > kSaid) continue;
     ++said;
