@@ -1,6 +1,7 @@
 #include "collector/cli/one_step.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -141,7 +142,7 @@ std::string WhoText(const std::vector<std::string>& ranks, size_t all) {
 
 // Kernels by names that tell them apart, as in the report.
 std::vector<std::string> NamesOf(const std::vector<Change>& changes) {
-  const std::string kKernel = "kernel ";
+  constexpr std::string_view kKernel = "kernel ";
   constexpr size_t kNameWidth = 44;
   std::vector<std::string> names;
   std::vector<std::string> kernels;
@@ -152,7 +153,7 @@ std::vector<std::string> NamesOf(const std::vector<Change>& changes) {
   kernels = analysis::KernelNames(kernels, kNameWidth);
   auto next = kernels.begin();
   for (std::string& name : names) {
-    if (name.starts_with(kKernel)) name = absl::StrCat(kKernel, *next++);
+    if (name.starts_with(kKernel)) name = std::string(kKernel) + *next++;
   }
   return names;
 }

@@ -63,7 +63,8 @@ int ReportServed(const std::string& url, bool json) {
 }
 
 // Of one step instead of all.
-int ReportStep(std::string given, StepMarkerOption& marker, uint64_t step, const render::Screen& screen) {
+int ReportStep(const std::string& given, StepMarkerOption& marker, uint64_t step,
+               const render::Screen& screen) {
   const absl::StatusOr<GivenRun> run = GivenRun::Open(given);
   if (!run.ok()) return Fail(kReport, run.status(), kFailed);
   std::optional<Progress> progress(std::in_place, std::vector<std::string>{run->directory()});

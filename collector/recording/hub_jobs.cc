@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/units.h"
+#include "collector/model/job/late_steps.h"
 #include "collector/recording/version.h"
 #include "collector/render/json_report.h"
 #include "collector/store/run_directory.h"
@@ -315,7 +316,11 @@ http::ListedJob HubJobs::RowOf(const std::string& name, const Job& job) const {
     row.state = "hangs";
     row.finding = status.hangs.front();
   } else if (status.slowest.has_value()) {
-    row.finding = absl::StrCat("rank ", status.ranks[*status.slowest].label, " makes the others wait");
+    // Less is noise as often as not, and the report judges it.
+    const analysis::LiveRank& late = status.ranks[*status.slowest];
+    if (late.late_ns >= model::LateSteps::kLateShares.front() * status.step->total_ns)
+      row.finding = absl::StrCat("rank ", late.label, " is late: the others wait ",
+                                 analysis::Duration(late.late_ns), " per step for it");
   }
   return row;
 }

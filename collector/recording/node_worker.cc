@@ -108,10 +108,8 @@ struct Kept {
 
 class Worker {
  public:
-  Worker(const User& user, store::Directory home, Channel channel, const UserQuota& quota,
-         const JobRecorder::Options& options)
-      : user_(user),
-        home_(std::move(home)),
+  Worker(store::Directory home, Channel channel, const UserQuota& quota, const JobRecorder::Options& options)
+      : home_(std::move(home)),
         channel_(std::move(channel)),
         quota_(quota),
         jobs_(
@@ -128,7 +126,6 @@ class Worker {
   void HoldMemory();
   void TellProgress();
 
-  const User& user_;
   store::Directory home_;
   Channel channel_;
   UserQuota quota_;
@@ -295,7 +292,7 @@ int RunWorker(const User& user, int home, const std::string& path, Channel chann
     return EXIT_FAILURE;
   }
   LookForSecretsOf(user);
-  Worker worker(user, store::Directory::Adopt(home, path), std::move(kept), quota, options);
+  Worker worker(store::Directory::Adopt(home, path), std::move(kept), quota, options);
   return worker.Serve().ok() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

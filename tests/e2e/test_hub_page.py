@@ -65,7 +65,7 @@ class HubPage(browser.WithChromium, harness.EndToEndTest):
         job = self.start_job("--steps", "100000", GPUSIM_SLOW="rank=1,factor=4")
         row = harness.wait_until(lambda: (jobs := self.jobs()) and jobs[0]["step_ns"] and jobs[0]["ranks"] == 2 and jobs[0]["finding"] and jobs[0], "steps in the list")
         self.assertEqual((row["state"], row["page"], row["ended_ns"], len(row["hosts"])), ("running", None, None, 1))
-        self.assertRegex(row["finding"], "rank 1 makes the others wait")
+        self.assertRegex(row["finding"], r"^rank 1 is late: the others wait [\d.]+ [mu]s per step for it$")
         self.assertIn(NAME, row["name"])
         # The list renews itself.
         page.locator("tbody tr").wait_for()
