@@ -1,5 +1,6 @@
 #include <poll.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"
+#include "collector/cli/clickhouse_option.h"
 #include "collector/cli/command.h"
 #include "collector/cli/http_option.h"
 #include "collector/cli/screen.h"
@@ -40,9 +42,13 @@ struct HubOptions {
   uint64_t least_free = uint64_t{1} << 30;
   size_t host_jobs = 16;
   HttpOption http;
+  ClickhouseOption clickhouse;
   RankOptions rank_options;
   ColorOption color;
 };
+
+// Of rows at the end; the others are sent when the hub runs again.
+constexpr std::chrono::seconds kRowsPatience{5};
 
 int Serve(const HubOptions& options) {
   absl::StatusOr<recording::SignalFd> signals = recording::SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
@@ -66,6 +72,16 @@ int Serve(const HubOptions& options) {
   absl::StatusOr<std::shared_ptr<const http::Encryption>> encryption = http::Encryption::Make();
   if (!encryption.ok()) return Fail(kHub, encryption.status(), kFailed);
   const std::string host = recording::NameOfThisHost();
+  const auto say = [](const std::string& text) { log::SayForPeople(text); };
+  std::unique_ptr<clickhouse::Writer> rows;
+  if (options.clickhouse.is_given()) {
+    absl::StatusOr<std::unique_ptr<clickhouse::Writer>> opened =
+        options.clickhouse.Open(options.out, host, say);
+    if (!opened.ok())
+      return Fail(kHub, opened.status(), absl::IsInvalidArgument(opened.status()) ? kUsage : kFailed);
+    rows = *std::move(opened);
+    rows->Start();
+  }
   recording::HubJobs jobs({.out = options.out,
                            .host = host,
                            .most_bytes_of_host = options.host_disk,
@@ -73,8 +89,9 @@ int Serve(const HubOptions& options) {
                            .least_free_bytes = options.least_free,
                            .most_jobs_of_host = options.host_jobs,
                            .hangs = options.rank_options,
-                           .layout = render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color))},
-                          [](const std::string& text) { log::SayForPeople(text); });
+                           .layout = render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)),
+                           .rows = rows.get()},
+                          say);
   if (absl::Status s = jobs.Resume(); !s.ok()) return Fail(kHub, s, kFailed);
   {
     hub::Endpoint endpoint(jobs, *secret, *std::move(listener), *std::move(encryption), options.host_rate);
@@ -94,6 +111,7 @@ int Serve(const HubOptions& options) {
     }
   }
   jobs.End();
+  if (rows != nullptr) rows->End(kRowsPatience);
   if (const size_t left = jobs.jobs(); left > 0)
     SayError(absl::StrCat(left, left == 1 ? " job is" : " jobs are",
                           " not over: their hosts go on recording, and gpuprobe hub --out ", options.out,
@@ -139,12 +157,13 @@ int HubMain(const Arguments& arguments) {
       ->transform(Size(0, uint64_t{1} << 50))
       ->option_text("SIZE");
   options.http.AddTo(app, "--http", "serve the list of jobs, and the page of each that is over,");
+  options.clickhouse.AddTo(app);
   options.rank_options.AddTo(app);
   options.color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a full disk
-  return Serve(options);
+  return options.clickhouse.only_migrates() ? options.clickhouse.MigrateOnly() : Serve(options);
 }
 
 }  // namespace gpuprobe::cli

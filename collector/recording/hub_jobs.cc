@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/units.h"
 #include "collector/model/job/late_steps.h"
@@ -121,6 +122,13 @@ bool IsName(const std::string& job) {
          std::none_of(job.begin(), job.end(), [](char c) { return c == '\n' || c == '\0'; });
 }
 
+// From 1; as JobOf wrote it.
+uint16_t AttemptOf(const fs::path& run) {
+  int attempt = 1;
+  if (!absl::SimpleAtoi(SecondLine(run / kJobFile), &attempt)) return 1;
+  return static_cast<uint16_t>(std::clamp(attempt, 1, UINT16_MAX));
+}
+
 // Whether the host of this folder has not ended, as far as it was heard lately.
 bool MayRecord(const fs::path& folder) {
   std::error_code error;
@@ -133,12 +141,14 @@ bool MayRecord(const fs::path& folder) {
 HubJobs::HubJobs(Options options, Say say) : options_(std::move(options)), say_(std::move(say)) {}
 HubJobs::~HubJobs() = default;
 
-std::shared_ptr<HubJobs::Job> HubJobs::Add(const std::string& name, store::Directory directory) {
+std::shared_ptr<HubJobs::Job> HubJobs::Add(const std::string& name, uint16_t attempt,
+                                           store::Directory directory) {
   auto job = std::make_shared<Job>(
       std::move(directory),
       hub::Hub::Options{
           .job = name, .host = options_.host, .most_bytes_of_host = options_.most_bytes_of_host});
   job->hub.SetDirectory(job->directory.path(), "");
+  job->attempt = attempt;
   job->begun_ns = WrittenNs(fs::path(job->directory.path()) / kJobFile);
   jobs_[name] = job;
   return job;
@@ -214,8 +224,9 @@ absl::StatusOr<std::shared_ptr<HubJobs::Job>> HubJobs::JobOf(const std::string& 
   absl::StatusOr<store::Directory> made = store::Directory::MakeNew(absl::StrCat(options_.out, "/", folder));
   if (!made.ok()) return made.status();
   if (absl::Status s = made->Lock(); !s.ok()) return s;
-  if (absl::Status s = made->WriteFile(kJobFile, absl::StrCat(name, "\n")); !s.ok()) return s;
-  std::shared_ptr<Job> job = Add(name, *std::move(made));
+  const uint16_t attempt = ++attempts_[name];
+  if (absl::Status s = made->WriteFile(kJobFile, absl::StrCat(name, "\n", attempt, "\n")); !s.ok()) return s;
+  std::shared_ptr<Job> job = Add(name, attempt, *std::move(made));
   job->from = from;
   return job;
 }
@@ -224,15 +235,19 @@ absl::Status HubJobs::Resume() {
   MeasureDisk();
   std::vector<fs::path> found;
   std::error_code error;
+  std::map<std::string, uint16_t> attempts;
   for (fs::directory_iterator it(options_.out, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    if (fs::exists(it->path() / kJobFile, ignored) && !fs::exists(it->path() / render::kReportFile, ignored))
-      found.push_back(it->path());
+    if (!fs::exists(it->path() / kJobFile, ignored)) continue;
+    uint16_t& latest = attempts[FirstLine(it->path() / kJobFile)];
+    latest = std::max(latest, AttemptOf(it->path()));
+    if (!fs::exists(it->path() / render::kReportFile, ignored)) found.push_back(it->path());
   }
   over_ = RowsIn(options_.out);
   // The latest attempt first: others of that name get a report, and nothing more.
   std::sort(found.rbegin(), found.rend());
   const std::lock_guard lock(mutex_);
+  attempts_ = std::move(attempts);
   for (const fs::path& path : found) {
     const std::string name = FirstLine(path / kJobFile);
     if (!IsName(name) || jobs_.contains(name) || jobs_.size() >= kMostJobs) continue;
@@ -241,7 +256,7 @@ absl::Status HubJobs::Resume() {
     if (absl::Status s = directory->Lock(); !s.ok()) return s;
     say_(absl::StrCat("gpuprobe: goes on with ", path.string(), "\n"));
     // Its hosts look for the hub every ten seconds.
-    Add(name, *std::move(directory))->last_recording += 2 * kLinger;
+    Add(name, AttemptOf(path), *std::move(directory))->last_recording += 2 * kLinger;
   }
   return absl::OkStatus();
 }
@@ -280,10 +295,24 @@ analysis::ReportInput HubJobs::Input() const {
   return input;
 }
 
-bool HubJobs::Look(Job& job) {
+clickhouse::JobRows::Facts HubJobs::RowFacts(const std::string& name, const Job& job) const {
+  clickhouse::JobRows::Facts facts;
+  facts.key.cluster.text = options_.rows->cluster();
+  facts.key.job.text = name;
+  facts.key.attempt = job.attempt;
+  facts.key.user.text = UserName();
+  facts.hub = options_.host;
+  facts.run = fs::path(job.directory.path()).filename();
+  facts.begun_ns = job.begun_ns;
+  return facts;
+}
+
+bool HubJobs::Look(const std::string& name, Job& job) {
   if (!job.watch.has_value()) {
+    if (options_.rows != nullptr) job.rows.emplace(RowFacts(name, job), Input(), *options_.rows);
     job.watch.emplace(job.directory.path(), ChosenMarker(), options_.hangs, Input(), options_.layout,
-                      absl::StrCat("gpuprobe: in ", job.directory.path(), ":\n"));
+                      absl::StrCat("gpuprobe: in ", job.directory.path(), ":\n"),
+                      job.rows.has_value() ? &*job.rows : nullptr);
     job.watch->Begin();
   }
   const absl::StatusOr<store::RunFiles> files = store::ListRun(job.directory.path(), store::Dropped::kAllow);
@@ -357,6 +386,7 @@ void HubJobs::Conclude(const std::string& name, Job& job) {
     say_(absl::StrCat("gpuprobe: ", path, ": no report: ", report.status().message(), "\n"));
     return;
   }
+  if (job.rows.has_value()) job.rows->End(whole, *report);
   const auto ranks = report->conditions.ranks_heard;
   http::ListedJob row = RowOf(name, job);
   row.state = "over";
@@ -381,7 +411,7 @@ void HubJobs::Tick() {
     all = jobs_;
   }
   for (const auto& [name, job] : all) {
-    if (Look(*job)) continue;
+    if (Look(name, *job)) continue;
     {
       const std::lock_guard lock(mutex_);
       jobs_.erase(name);

@@ -2,7 +2,7 @@
 // hangs and reported when it is over.
 //
 //   gpuprobe-runs/20261127T101500Z-n1_29500/      a job whose ranks meet at n1:29500
-//     job.txt                                     its name, as its launcher tells all hosts
+//     job.txt                                     its name, as its launcher tells all hosts, and its attempt
 //     n1/rank-0.gpr ...   n2/rank-8.gpr ...       posted by its hosts
 //     report.html                                 when it is over
 //
@@ -28,6 +28,7 @@
 #include "collector/hub/endpoint.h"
 #include "collector/hub/hub.h"
 #include "collector/hub/quotas.h"
+#include "collector/recording/hub_rows.h"
 #include "collector/recording/options.h"
 #include "collector/recording/whole_job_watch.h"
 #include "collector/render/text_layout.h"
@@ -55,6 +56,7 @@ class HubJobs : public hub::Jobs {
     size_t most_jobs_of_host = 16;                  // at a time
     HangOptions hangs;
     render::Layout layout;
+    clickhouse::Writer* rows = nullptr;  // gets rows of each job; outlives this. Null: nobody does
   };
   // For people, a line or more with their ends.
   using Say = std::function<void(const std::string& text)>;
@@ -83,6 +85,8 @@ class HubJobs : public hub::Jobs {
     store::Directory directory;
     std::string from;  // the address that posted first; empty: not known
     hub::Hub hub;
+    uint16_t attempt = 1;
+    std::optional<HubRows> rows;         // of Tick's thread, and of the watch's while that runs
     std::optional<WholeJobWatch> watch;  // of Tick's thread, as all that follows
     std::set<std::string> said;          // hosts that have joined
     uint64_t begun_ns = 0;               // since the epoch
@@ -93,13 +97,14 @@ class HubJobs : public hub::Jobs {
   absl::StatusOr<std::shared_ptr<Job>> JobOf(const std::string& name, const std::string& from);
   absl::Status MayBegin(const std::string& from);
   absl::Status HasRoom(uint64_t bytes, const std::string& from);
-  std::shared_ptr<Job> Add(const std::string& name, store::Directory directory);
+  std::shared_ptr<Job> Add(const std::string& name, uint16_t attempt, store::Directory directory);
   http::ListedJob RowOf(const std::string& name, const Job& job) const;
   void MakeList();
   // What each address has on the disk, and what the disk has left.
   void MeasureDisk();
   // False if the job is over.
-  bool Look(Job& job);
+  bool Look(const std::string& name, Job& job);
+  clickhouse::JobRows::Facts RowFacts(const std::string& name, const Job& job) const;
   void Conclude(const std::string& name, Job& job);
   analysis::ReportInput Input() const;
 
@@ -109,6 +114,7 @@ class HubJobs : public hub::Jobs {
   std::map<std::string, http::ListedJob> over_;  // by directory; of Tick's thread
   std::shared_ptr<const http::JobList> list_ = std::make_shared<http::JobList>();  // under the mutex
   std::map<std::string, std::shared_ptr<Job>> jobs_;  // by name; under the mutex, as all that follows
+  std::map<std::string, uint16_t> attempts_;          // so far, by name
   std::map<std::string, hub::Allowance> beginnings_;  // of jobs, by address
   std::map<std::string, uint64_t> stored_;            // bytes, by address
   uint64_t free_bytes_ = UINT64_MAX;

@@ -28,12 +28,12 @@ WholeJob::WholeJob(std::string directory, ChosenMarker marker, const HangOptions
           },
           layout) {}
 
-absl::Status WholeJob::Look() {
+absl::Status WholeJob::Look(store::GrowingRun::AfterBatch after_batch) {
   if (job_->processes().empty()) {
     marker_.TakeFrom(directory_);
     job_->SetStepMarker(marker_.marker);
   }
-  absl::Status read = run_.Look(*job_);
+  absl::Status read = run_.Look(*job_, after_batch);
   if (job_->processes().empty()) return read;
   clocks_.Look(*job_, NowNs());
   for (const std::string& line : clocks_.TakeLines()) say_(line);
@@ -92,6 +92,7 @@ absl::StatusOr<analysis::Report> WholeJob::Finish(const analysis::ReportInput& i
       // The last ones are in no log.
       for (const v1::HangVerdict& verdict : job_->verdicts().all()) again->ApplyVerdict(verdict);
       job_ = std::move(again);
+      read_again_ = true;
     }
   }
   const absl::StatusOr<store::RunFiles> files = store::ListRun(directory_, store::Dropped::kAllow);

@@ -33,7 +33,8 @@ class WholeJob {
            const render::Layout& layout = render::Layout());
 
   // Reads what was written since the last look. An error as of store::GrowingRun; what could be read counts.
-  absl::Status Look();
+  // `after_batch`: called after each batch of a process.
+  absl::Status Look(store::GrowingRun::AfterBatch after_batch = [](const model::ProcessModel&) {});
   // As of the last look.
   const analysis::LiveStatus& status() const { return status_; }
   const std::vector<std::string>& hosts() const { return run_.hosts(); }
@@ -53,6 +54,8 @@ class WholeJob {
   // Settles what was read, writes report.html, report.json and their like into the directory, and returns the
   // report. Nothing may be called after it.
   absl::StatusOr<analysis::Report> Finish(const analysis::ReportInput& input);
+  // Finish has read the job again from the start, with what was learned of its steps.
+  bool was_read_again() const { return read_again_; }
 
  private:
   void SaySilentHosts();
@@ -69,6 +72,7 @@ class WholeJob {
   std::set<std::string> silent_;  // hosts of which that was said
   std::vector<v1::HangVerdict> verdicts_;
   uint64_t said_ = 0;
+  bool read_again_ = false;
 };
 
 }  // namespace gpuprobe::recording

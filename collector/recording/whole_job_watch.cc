@@ -11,14 +11,15 @@ namespace gpuprobe::recording {
 
 WholeJobWatch::WholeJobWatch(const std::string& directory, const ChosenMarker& marker,
                              const HangOptions& options, const analysis::ReportInput& input,
-                             const render::Layout& layout, const std::string& heading)
+                             const render::Layout& layout, const std::string& heading, JobFollower* follower)
     : job_(
           directory, marker, options,
           [this, heading](const std::string& text) {
             if (job_.hosts().size() > 1 || !heading.empty()) log::SayForPeople(heading + text);
           },
           layout),
-      input_(input) {}
+      input_(input),
+      follower_(follower) {}
 
 void WholeJobWatch::Begin() {
   if (!begun()) thread_ = std::thread([this] { Run(); });
@@ -70,11 +71,15 @@ std::optional<http::DocumentBuilder::Order> WholeJobWatch::OrderDocuments(
 
 // What cannot be read now may be readable at the next look, and is in the report at the end.
 void WholeJobWatch::Look() {
-  job_.Look().IgnoreError();
+  const auto follow = [this](const model::ProcessModel& process) {
+    if (follower_ != nullptr) follower_->OnBatch(job_, process);
+  };
+  job_.Look(follow).IgnoreError();
   std::vector<std::string> recording = job_.HostsThatRecord();
   several_.store(job_.hosts().size() > 1);
   changes_.store(job_.changes());
   analysis::JobNumbers numbers = analysis::NumbersOf(job_.model(), NowNs());
+  if (follower_ != nullptr) follower_->OnLook(job_);
   std::optional<http::DocumentBuilder::Order> order;
   if (wants_order_.exchange(false)) order = job_.OrderDocuments(input_);
   const std::lock_guard lock(mutex_);

@@ -17,13 +17,22 @@
 
 namespace gpuprobe::recording {
 
+// Reads what the watch has read, on the watch's thread.
+class JobFollower {
+ public:
+  virtual ~JobFollower() = default;
+  virtual void OnBatch(const WholeJob& job, const model::ProcessModel& process) = 0;
+  virtual void OnLook(const WholeJob& job) = 0;
+};
+
 class WholeJobWatch : public PageSource {
  public:
   // What is said goes to standard error, once another host than this one records. `input`: of the reports on
-  // its page. `heading`: a line before each thing that is said, then also of one host.
+  // its page. `heading`: a line before each thing that is said, then also of one host. `follower`: outlives
+  // the thread; nullptr: none.
   WholeJobWatch(const std::string& directory, const ChosenMarker& marker, const HangOptions& options,
                 const analysis::ReportInput& input, const render::Layout& layout,
-                const std::string& heading = "");
+                const std::string& heading = "", JobFollower* follower = nullptr);
   ~WholeJobWatch() override { End(); }
 
   // Starts the thread, so that nothing may be forked afterwards. A second call does nothing.
@@ -53,6 +62,7 @@ class WholeJobWatch : public PageSource {
 
   WholeJob job_;
   const analysis::ReportInput input_;
+  JobFollower* const follower_;
   std::atomic<bool> several_{false};
   std::atomic<uint64_t> changes_{0};
   std::atomic<bool> wants_order_{false};

@@ -25,7 +25,7 @@ absl::Status GrowingRun::ReadAgain(Log& log) {
   return absl::OkStatus();
 }
 
-absl::Status GrowingRun::Look(model::JobModel& job) {
+absl::Status GrowingRun::Look(model::JobModel& job, AfterBatch after_batch) {
   const absl::StatusOr<RunFiles> files = ListRun(path_, logs_.empty() ? Dropped::kRefuse : Dropped::kAllow);
   if (!files.ok()) return files.status();
   hosts_ = files->hosts;
@@ -46,7 +46,8 @@ absl::Status GrowingRun::Look(model::JobModel& job) {
       if (opened.ok()) sources.push_back(&log->source);
     }
     Replayed replayed;
-    Interleave(sources, job, replayed, [](const model::ProcessModel&, const v1::Batch&) {});
+    Interleave(sources, job, replayed,
+               [&](const model::ProcessModel& process, const v1::Batch&) { after_batch(process); });
     // A segment that another one follows has its last byte.
     std::vector<Log*> further;
     for (Log* log : reading) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "collector/model/job/job_model.h"
 #include "collector/store/run_source.h"
@@ -18,11 +19,14 @@ namespace gpuprobe::store {
 
 class GrowingRun {
  public:
+  using AfterBatch = absl::FunctionRef<void(const model::ProcessModel& process)>;
+
   explicit GrowingRun(std::string path) : path_(std::move(path)) {}
 
   // Into `job`, which is empty at the first look and the same at each. An error as of ListRun, or of a log
-  // that cannot be opened; what could be read has been applied.
-  absl::Status Look(model::JobModel& job);
+  // that cannot be opened; what could be read has been applied. `after_batch`: called after each.
+  absl::Status Look(
+      model::JobModel& job, AfterBatch after_batch = [](const model::ProcessModel&) {});
 
   // Names of the hosts' folders at the last look; empty: one run.
   const std::vector<std::string>& hosts() const { return hosts_; }

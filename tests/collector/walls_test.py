@@ -32,8 +32,9 @@ ROOMS = {
     "page": {"framing", "analysis", "report", "model", "records", "store", "render", "text"},
     "http": {"framing", "log", "analysis", "report", "model", "records", "store", "render", "page", "text"},
     "hub": {"framing", "log", "analysis", "report", "model", "records", "store", "render", "page", "http", "text"},
-    "recording": {"hub", "framing", "log", "observe", "model", "records", "ingest", "analysis", "report", "store", "render", "page", "http", "text"},
-    "cli": {"recording", "hub", "framing", "log", "observe", "model", "records", "simulate", "ingest", "analysis", "report", "store", "render", "timeline", "tables", "page", "http", "text"},
+    "clickhouse": {"framing", "log", "analysis", "report", "model", "records", "store", "render", "page", "http", "text"},
+    "recording": {"hub", "clickhouse", "framing", "log", "observe", "model", "records", "ingest", "analysis", "report", "store", "render", "page", "http", "text"},
+    "cli": {"recording", "hub", "clickhouse", "framing", "log", "observe", "model", "records", "simulate", "ingest", "analysis", "report", "store", "render", "timeline", "tables", "page", "http", "text"},
 }
 
 

@@ -1,0 +1,260 @@
+"""Rows of a hub's jobs in ClickHouse: against the run's own tables, with a server that is away, busy, forgets to answer, and is too old.
+
+The server is ClickHouse's current engine (scripts/clickhouse-env.sh); without it the test is skipped, and says so (77).
+"""
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+import urllib.request
+
+import harness
+from harness import DDP_TRAIN, GPUPROBE, SOURCE
+
+PYTHON = os.path.join(os.environ.get("GPUPROBE_CLICKHOUSE_ENV") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gpuprobe", "clickhouse-env"),
+                      "bin", "python")
+SECRET = "a-secret-of-hosts-and-their-hub"
+PASSWORD = "a-password-of-the-server"
+SLOW_STEPS = ["--layers", "24", "--batch", "256"]  # some 10 ms each
+PARTS = ["compute_ns", "exposed_comm_ns", "copy_ns", "host_bound_ns", "input_wait_ns", "sync_ns", "memory_ns", "pause_ns", "launch_gap_ns", "unknown_ns"]
+
+
+class ClickHouse(harness.EndToEndTest):
+
+    def start_server(self, *credentials):
+        os.makedirs(self.path("server"), exist_ok=True)
+        server = self.start([PYTHON, os.path.join(SOURCE, "tests", "e2e", "clickhouse_front.py"), self.path("server"), *credentials])
+        harness.wait_until(lambda: re.search(rb"^\d+\n", server.so_far()) or not server.alive(), "server")
+        self.credentials = credentials
+        self.url = "http://127.0.0.1:" + server.so_far().decode().strip()
+        return server
+
+    def post(self, path, body=b""):
+        headers = dict(zip(("X-ClickHouse-User", "X-ClickHouse-Key"), self.credentials))
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, data=body, headers=headers), timeout=20) as answer:
+            return answer.read().decode()
+
+    def behave(self, mode):
+        self.post("/test/" + mode)
+
+    def ask(self, sql):
+        """Rows, their values as Python's."""
+        return [json.loads(line) for line in self.post("/", (sql + " SETTINGS output_format_json_quote_64bit_integers = 0 FORMAT JSONCompactEachRow").encode()).splitlines()]
+
+    def start_hub(self, *options, port=0, **env):
+        hub = self.start([GPUPROBE, "hub", "--listen", f"127.0.0.1:{port}", "--out", self.path("jobs"), "--clickhouse", self.url, *options],
+                         env={"GPUPROBE_HUB_TOKEN": SECRET, "HOME": self.folder, **env})
+        harness.wait_until(lambda: b"GPUPROBE_HUB=" in hub.so_far() or not hub.alive(), "hub")
+        self.assertTrue(hub.alive(), hub.so_far().decode())
+        self.port = re.search(r"GPUPROBE_HUB=\S+:(\d+)", hub.so_far().decode())[1]
+        return hub
+
+    def start_job(self, *arguments, name="a job", **env):
+        script = " & ".join(f"RANK={rank} LOCAL_RANK={rank} {DDP_TRAIN} {' '.join(arguments)}" for rank in (0, 1)) + " & wait"
+        self.runs = getattr(self, "runs", 0) + 1
+        return self.start([GPUPROBE, "run", "--out", self.path(f"run-{self.runs}"), "--", "bash", "-c", script], devices=2,
+                          env={"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": name, "DDP_ID_FILE": self.path("id"),
+                               "GPUPROBE_HUB": f"127.0.0.1:{self.port}", "GPUPROBE_HUB_TOKEN": SECRET, "HOME": self.folder, **env})
+
+    def over(self, hub, jobs=1):
+        harness.wait_until(lambda: hub.so_far().count(b"gpuprobe: over:") == jobs, "the end of the job")
+
+    def settled(self):
+        """All rows are at the server."""
+        harness.wait_until(lambda: not glob.glob(self.path("jobs", "clickhouse-spool", "*.round")) and self.ask("SELECT count() FROM gpuprobe.jobs WHERE state = 'over'")[0][0] > 0, "rows")
+
+    def local(self, sql, run):
+        done = self.run_program([GPUPROBE, "query", "--format", "jsonl", run, sql])
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        return [list(json.loads(line).values()) for line in done.stdout.splitlines()]
+
+    def check_steps(self, run):
+        """Each step of each rank, as the run's own tables have it, once."""
+        columns = f"step, rank, total_ns, comm_ns, forward_ns, backward_ns, optimizer_ns, operations, warmup, incomplete, {', '.join(PARTS)}"
+        told = self.ask(f"SELECT {columns} FROM gpuprobe.steps ORDER BY step, rank")
+        recorded = self.local(f"SELECT {columns} FROM step ORDER BY step, rank", run)
+        self.assertGreater(len(recorded), 100)
+        self.assertEqual([[int(value) for value in row] for row in told], [[int(value) for value in row] for row in recorded])
+
+    def answers(self):
+        """To the questions of docs/clickhouse.md, by the first words of each."""
+        with open(os.path.join(SOURCE, "docs", "clickhouse.md"), encoding="utf-8") as file:
+            asked = re.findall(r"^([^\n]+):\n```sql\n(.*?)```", file.read(), re.DOTALL | re.MULTILINE)
+        answers = {}
+        for question, sql in asked:
+            for name, value in (("{job:String}", "'127.0.0.1:29500 a job'"), ("{attempt:UInt16}", "2")):
+                sql = sql.replace(name, value)
+            answers[question.split(",")[0].split(" ", 1)[1][:12]] = self.ask(sql)
+        return answers
+
+    def check_questions(self):
+        """Of two attempts of a job, in the second of which rank 1 is slow."""
+        answers = self.answers()
+        self.assertEqual(len(answers), 8)
+        self.assertEqual(answers["GPUs were at"], [], "in one attempt only")
+        self.assertEqual(answers["jobs are sic"], [], "they are over")
+        causes = {row[0]: row[1:] for row in answers["lost in a mo"]}
+        self.assertEqual(causes["straggler-slow-gpu"][0], 1)
+        self.assertGreater(causes["straggler-slow-gpu"][2], 10, "% of all GPU time")
+        (_, first, _, *_), (_, second, _, slower, *_) = answers["how much a j"]
+        self.assertEqual((first, second), (1, 2))
+        self.assertGreater(slower, 20, "% slower")
+        self.assertEqual(answers["rank of a jo"][0][0], 1)
+        self.assertGreater(answers["rank of a jo"][0][3], 10 * answers["rank of a jo"][1][3])
+        hours = answers["long steps t"]
+        self.assertTrue(hours and all(row[4][0] <= row[4][1] <= row[3] for row in hours), hours)
+        self.assertTrue(answers["kernels take"], "on average over the ranks")
+        self.assertEqual(answers["was lost"], [])
+
+    def test_the_rows_of_a_job_are_what_its_run_says(self):
+        self.start_server()
+        hub = self.start_hub("--cluster", "green")
+        self.start_job("--steps", "300", GPUSIM_SLOW="rank=1,factor=4").wait(harness.LIMIT_S)
+        self.over(hub)
+        self.settled()
+        run, = (path for path in glob.glob(self.path("jobs", "*")) if not path.endswith("spool"))
+        with open(os.path.join(run, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        self.check_steps(run)
+        job, = self.ask("SELECT cluster, attempt, state, run, ranks, world_size, gpus, steps, step_ns, finding, statement, ended >= begun FROM gpuprobe.jobs FINAL")
+        first = report["findings"][0]
+        self.assertEqual(job[:8], ["green", 1, "over", os.path.basename(run), 2, 2, 2, report["steps"]["count"]])
+        self.assertAlmostEqual(job[8] / report["steps"]["time_ns"]["mean"], 1, delta=0.02)
+        self.assertEqual(job[9:], [first["id"], first["statement"], 1])
+        # Sums of windows are the whole.
+        kernels = dict(self.ask("SELECT rank, sum(calls) FROM gpuprobe.kernels GROUP BY rank"))
+        self.assertEqual(kernels, {rank["rank"]: rank["kernels"]["count"] for rank in report["ranks"]})
+        ranks = self.ask("SELECT rank, steps, kernels, gpu_uuid, caused_wait_ns > waited_ns FROM gpuprobe.ranks FINAL ORDER BY rank")
+        self.assertEqual([row[:3] for row in ranks], [[rank["rank"], rank["steps"]["count"], rank["kernels"]["count"]] for rank in report["ranks"]])
+        self.assertEqual([row[3] for row in ranks], [device["uuid"] for device in report["conditions"]["devices"]])
+        self.assertEqual([row[4] for row in ranks], [0, 1], "rank 1 makes the other wait")
+        calls = self.ask("SELECT rank, sum(calls) FROM gpuprobe.collectives GROUP BY rank ORDER BY rank")
+        self.assertEqual(calls, [[rank["rank"], sum(each["calls"] for each in rank["collectives"])] for rank in report["ranks"]])
+        # What a materialised view adds up.
+        hours = self.ask("SELECT sum(steps), sum(total_ns), sum(compute_ns) FROM gpuprobe.step_hours")
+        self.assertEqual(hours, self.ask("SELECT count(), sum(total_ns), sum(compute_ns) FROM gpuprobe.steps WHERE NOT warmup AND NOT incomplete"))
+        findings = self.ask("SELECT finding, severity, statement, ranks, closed IS NULL FROM gpuprobe.findings FINAL WHERE at_end")
+        self.assertEqual(sorted(findings), sorted([each["id"], each["severity"], each["statement"], each["about"]["ranks"], 1] for each in report["findings"] if each["id"] != "healthy"))
+        self.assertEqual(self.ask("SELECT finding, gpu_uuids FROM gpuprobe.findings FINAL WHERE finding LIKE 'straggler%'"),
+                         [["straggler-slow-gpu", [report["conditions"]["devices"][1]["uuid"]]]])
+        self.assertEqual(self.ask("SELECT what, why, count FROM gpuprobe.losses"), [])
+
+    def test_a_server_that_is_away_busy_and_forgets_to_answer_loses_and_doubles_nothing(self):
+        self.start_server()
+        self.behave("down")
+        hub = self.start_hub()
+        self.assertRegex(hub.so_far().decode(), r"gpuprobe: ClickHouse: http://127.0.0.1:\d+ does not answer \(.*\); rows wait in \S+/clickhouse-spool\n")
+        job = self.start_job("--steps", "100000", *SLOW_STEPS)
+        spool = self.path("jobs", "clickhouse-spool")
+        harness.wait_until(lambda: len(glob.glob(os.path.join(spool, "*.round"))) > 3, "rows in the spool")
+        # What a hub leaves that is killed, the next one sends.
+        hub.signal(signal.SIGKILL)
+        hub.wait(harness.LIMIT_S)
+        left = {name for name in os.listdir(spool) if name.endswith(".round")}
+        self.behave("late")
+        again = self.start_hub(port=self.port)
+        harness.wait_until(lambda: b"does not answer" in again.so_far(), "an answer that was lost")
+        self.behave("busy")
+        harness.wait_until(lambda: b"Too many simultaneous queries" in again.so_far(), "a server with too much to do")
+        self.behave("well")
+        harness.wait_until(lambda: b"gpuprobe: ClickHouse has all rows again" in again.so_far(), "the rows")
+        self.assertFalse(left & set(os.listdir(spool)))
+        for pid in harness.processes_of_session(job.pid):
+            if harness.read_proc(pid, "cmdline").split(b"\0")[0].endswith(b"ddp_train"):
+                os.kill(pid, signal.SIGTERM)
+        job.wait(harness.LIMIT_S)
+        self.over(again)
+        self.settled()
+        self.assertEqual(self.ask("SELECT count() FROM gpuprobe.steps"), self.ask("SELECT uniqExact(step, rank) FROM gpuprobe.steps"))
+        self.assertEqual(self.ask("SELECT sum(steps) FROM gpuprobe.step_hours"), self.ask("SELECT countIf(NOT warmup AND NOT incomplete) FROM gpuprobe.steps"))
+        run, = (path for path in glob.glob(self.path("jobs", "*")) if not path.endswith("spool"))
+        recorded = self.local("SELECT count(*), max(step) FROM step", run)
+        self.assertEqual(self.ask("SELECT what, why, count FROM gpuprobe.losses"), [])
+        self.assertEqual(self.ask("SELECT count(), max(step) FROM gpuprobe.steps"), recorded)
+        for table, recorded in (("kernels", "kernel"), ("collectives", "collective")):
+            self.assertEqual(self.ask(f"SELECT rank, sum(calls) FROM gpuprobe.{table} GROUP BY rank ORDER BY rank"), self.local(f"SELECT rank, count(*) FROM {recorded} GROUP BY rank ORDER BY rank", run), table)
+        self.assertEqual(self.ask("SELECT job, attempt, state FROM gpuprobe.jobs FINAL"), [["127.0.0.1:29500 a job", 1, "over"]])
+        self.assertEqual(self.ask("SELECT what, why, count FROM gpuprobe.losses"), [])
+
+    def test_findings_open_while_the_job_runs_and_attempts_are_told_apart(self):
+        self.start_server("writer", PASSWORD)
+        hub = self.start_hub(CLICKHOUSE_USER="writer", CLICKHOUSE_PASSWORD=PASSWORD)
+        self.start_job("--steps", "150", *SLOW_STEPS).wait(harness.LIMIT_S)
+        self.over(hub)
+        job = self.start_job("--steps", "100000", *SLOW_STEPS, GPUSIM_SLOW="rank=1,factor=4")
+        found = harness.wait_until(lambda: self.ask("SELECT attempt, ranks, at_end, closed IS NULL, lost_gpu_seconds > 0 FROM gpuprobe.findings FINAL WHERE finding = 'straggler-slow-gpu'"),
+                                   "the finding")
+        self.assertEqual(found, [[2, [1], 0, 1, 1]])
+        steps = self.ask("SELECT attempt, uniqExact(rank), max(step) > 0 FROM gpuprobe.steps GROUP BY attempt ORDER BY attempt")
+        self.assertEqual(steps, [[1, 2, 1], [2, 2, 1]])
+        self.assertEqual(self.ask("SELECT attempt, state FROM gpuprobe.jobs FINAL ORDER BY attempt"), [[1, "over"], [2, "running"]])
+        for pid in harness.processes_of_session(job.pid):
+            if harness.read_proc(pid, "cmdline").split(b"\0")[0].endswith(b"ddp_train"):
+                os.kill(pid, signal.SIGTERM)
+        job.wait(harness.LIMIT_S)
+        self.over(hub, jobs=2)
+        harness.wait_until(lambda: self.ask("SELECT count() FROM gpuprobe.jobs FINAL WHERE state = 'over'") == [[2]], "the second end")
+        # The rows that were written live and those at the end are one series.
+        self.assertEqual(self.ask("SELECT count(), count(DISTINCT step), max(step) + 1 FROM gpuprobe.steps WHERE attempt = 2 AND rank = 0")[0][1:],
+                         self.ask("SELECT count(), max(step) + 1 FROM gpuprobe.steps FINAL WHERE attempt = 2 AND rank = 0")[0])
+        self.check_questions()
+        self.start_job("--steps", "150", *SLOW_STEPS, GPUSIM_SLOW="rank=1,factor=4").wait(harness.LIMIT_S)
+        self.over(hub, jobs=3)
+        (uuid, host, jobs, findings, _), = harness.wait_until(lambda: self.answers()["GPUs were at"], "a repeat offender")
+        self.assertEqual((jobs, findings), (2, ["straggler-slow-gpu"]))
+        self.assertEqual(self.ask("SELECT DISTINCT gpu_uuid, host FROM gpuprobe.ranks WHERE rank = 1"), [[uuid, host]])
+        # The password is not handed on, and stands nowhere.
+        environment = harness.read_proc(hub.pid, "environ") + harness.read_proc(hub.pid, "cmdline")
+        self.assertIn(b"CLICKHOUSE_PASSWORD", environment, "as it was given")
+        self.assertNotIn(PASSWORD.encode(), hub.so_far())
+
+    def test_what_it_refuses(self):
+        self.start_server("writer", PASSWORD)
+
+        def refused(code, words, *options, **env):
+            done = self.run_program([GPUPROBE, "hub", "--listen", "127.0.0.1:0", "--out", self.path("jobs"), *options], env={"GPUPROBE_HUB_TOKEN": SECRET, **env})
+            said = done.stderr.decode()
+            self.assertEqual((done.returncode, said.count("\n")), (code, 1), said)
+            self.assertRegex(said, words)
+        known = {"CLICKHOUSE_USER": "writer", "CLICKHOUSE_PASSWORD": PASSWORD}
+        refused(1, "Authentication failed", "--clickhouse", self.url)
+        self.behave("old")
+        refused(1, "ClickHouse 18.16.1 is too old: gpuprobe needs 22.8 or newer", "--clickhouse", self.url, **known)
+        refused(1, "ClickHouse 18.16.1 is too old: gpuprobe needs 22.8 or newer", "--clickhouse", self.url, "--migrate", **known)
+        self.behave("well")
+        refused(2, "must be http://HOST:8123 or https://HOST:8443", "--clickhouse", "ch:8123")
+        refused(2, "set CLICKHOUSE_USER and CLICKHOUSE_PASSWORD instead", "--clickhouse", "http://me:secret@ch:8123")
+        refused(2, "must be letters, digits and _", "--clickhouse", self.url, "--clickhouse-database", "x;DROP")
+        refused(2, "--clickhouse", "--clickhouse-database", "x")
+        refused(1, "does not answer", "--clickhouse", "http://127.0.0.1:1", "--migrate")
+        refused(0, "has all tables in other", "--clickhouse", self.url, "--migrate", "--clickhouse-database", "other", **known)
+        refused(0, "has all tables in other", "--clickhouse", self.url, "--migrate", "--clickhouse-database", "other", **known)
+        self.assertEqual(self.ask("SELECT number FROM other.schema_migrations"), [[1]])
+        shown = self.run_program([GPUPROBE, "hub", "--clickhouse", "http://ch:8123", "--dry-run"])
+        with open(os.path.join(SOURCE, "tests", "collector", "clickhouse", "migrations.sql"), encoding="utf-8") as file:
+            self.assertEqual(shown.stdout.decode(), file.read(), "a migration that was released never changes: add another one")
+        replicated = self.run_program([GPUPROBE, "hub", "--clickhouse", "http://ch:8123", "--dry-run", "--clickhouse-replicas", "green"]).stdout.decode()
+        self.assertIn("CREATE TABLE IF NOT EXISTS gpuprobe.steps ON CLUSTER green", replicated)
+        self.assertIn("ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/gpuprobe/steps', '{replica}', revision)", replicated)
+
+    def test_every_column_is_there(self):
+        """Those of a server whose tables the migrations made, and no others, as docs/clickhouse.md lists them."""
+        self.start_server()
+        self.run_program([GPUPROBE, "hub", "--clickhouse", self.url, "--migrate"])
+        columns = self.ask("SELECT table, name, comment FROM system.columns WHERE database = 'gpuprobe' AND comment != '' ORDER BY table, position")
+        with open(os.path.join(SOURCE, "docs", "clickhouse.md"), encoding="utf-8") as file:
+            document = file.read()
+        listed = [(table, *row) for table, rows in re.findall(r"### `(\w+)`\n(.*?)(?=\n#|\Z)", document, re.DOTALL) for row in re.findall(r"^\| `(\w+)` \| [^|]+ \| (.*) \|$", rows, re.MULTILINE)]
+        self.assertEqual(sorted(listed), sorted(tuple(row) for row in columns))
+        self.assertEqual(subprocess.run([sys.executable, os.path.join(SOURCE, "tests", "e2e", "clickhouse_tables.py")], check=False, timeout=60).returncode, 0)
+
+
+if __name__ == "__main__":
+    if not os.path.exists(PYTHON):
+        print(f"skipped: there is no {PYTHON}; scripts/clickhouse-env.sh makes it")
+        sys.exit(77)
+    unittest.main()
