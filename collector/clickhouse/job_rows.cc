@@ -16,7 +16,6 @@ namespace gpuprobe::clickhouse {
 namespace {
 
 constexpr double kNsPerS = 1e9;
-constexpr char kHealthy[] = "healthy";
 // Parts of the state: what changes with each step, and what changes once a minute or with a report.
 constexpr char kStepsPart[] = "steps";
 constexpr char kMinutePart[] = "minute";
@@ -462,7 +461,6 @@ void JobRows::TakeFindings(const analysis::Report& report, uint64_t now_ns) {
   for (auto& [name, verdict] : verdicts_) ++verdict.missed;
   for (size_t place = 0; place < report.findings.size(); ++place) {
     const analysis::Finding& finding = report.findings[place];
-    if (finding.id == kHealthy) continue;
     const std::string subject = absl::StrJoin(finding.about.ranks, ",");
     Verdict& verdict = verdicts_[absl::StrCat(finding.id, " ", subject)];
     verdict.seen = verdict.missed == 1 || verdict.seen == 0 ? verdict.seen + 1 : 1;
