@@ -22,6 +22,7 @@ constexpr Example kExamples[] = {
     {"collect", "gpuprobe collect --out my-run", "Record whatever runs under the library, until Ctrl-C"},
     {"hub", "gpuprobe hub --out all-jobs",
      "Record the hosts of all jobs that name this one (GPUPROBE_HUB=HOST), until Ctrl-C"},
+    {"jobs", "gpuprobe jobs http://n3:9460", "The jobs of the hub on n3, which was started with --http"},
     {"runs", "gpuprobe runs", "What was recorded in this folder"},
     {"report", "gpuprobe report", "What stood out in the newest run, and the tables"},
     {"report", "gpuprobe report DIR", "The same of a run that is named"},

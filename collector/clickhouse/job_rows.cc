@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/finding_place.h"
 #include "collector/analysis/hangs/bystander.h"
 #include "collector/analysis/names.h"
 #include "collector/model/steps/warmup.h"
@@ -479,7 +480,10 @@ void JobRows::TakeFindings(const analysis::Report& report, uint64_t now_ns) {
     row.first_step = finding.about.first_step;
     row.last_step = finding.about.last_step;
     row.ranks.assign(finding.about.ranks.begin(), finding.about.ranks.end());
-    DescribeSubject(report, row);
+    const analysis::FindingPlace place_of = analysis::PlaceOf(report, finding);
+    row.hosts = place_of.hosts;
+    row.gpu_uuids = place_of.gpu_uuids;
+    row.lost_gpu_seconds = place_of.lost_gpu_seconds;
     if (verdict.open) {
       if (statement != row.statement) WriteFinding(verdict, now_ns);
       continue;
@@ -496,30 +500,6 @@ void JobRows::TakeFindings(const analysis::Report& report, uint64_t now_ns) {
     verdict.row.closed = Time{now_ns};
     WriteFinding(verdict, now_ns);
   }
-}
-
-void JobRows::DescribeSubject(const analysis::Report& report, FindingRow& row) {
-  std::set<std::string> hosts;
-  std::set<std::string> gpus;
-  for (const analysis::RankReport& rank : report.ranks) {
-    const bool is_about =
-        rank.rank.has_value() && std::find(row.ranks.begin(), row.ranks.end(), *rank.rank) != row.ranks.end();
-    if (!is_about) continue;
-    hosts.insert(rank.host);
-    for (const analysis::DeviceCondition& device : report.conditions.devices) {
-      if (device.host == rank.host && rank.device == device.ordinal) gpus.insert(device.uuid);
-    }
-  }
-  row.hosts.assign(hosts.begin(), hosts.end());
-  row.gpu_uuids.assign(gpus.begin(), gpus.end());
-  row.lost_gpu_seconds = 0;
-  if (!row.cost_ns_per_step.has_value() || !report.steps.has_value()) return;
-  const uint64_t steps = report.steps->count;
-  const uint64_t first = std::min(row.first_step.value_or(0), steps);
-  const uint64_t end = std::min(row.last_step.has_value() ? *row.last_step + 1 : steps, steps);
-  const uint64_t affected = end > first ? end - first : 0;
-  row.lost_gpu_seconds = *row.cost_ns_per_step / kNsPerS * static_cast<double>(affected) *
-                         static_cast<double>(report.ranks.size());
 }
 
 void JobRows::End(const model::JobModel& job, const std::vector<std::string>& hosts, bool again,

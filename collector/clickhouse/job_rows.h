@@ -98,8 +98,6 @@ class JobRows {
                 uint64_t now_ns, bool over);
   void TakeFindings(const analysis::Report& report, uint64_t now_ns);
   void WriteFinding(Verdict& verdict, uint64_t now_ns);
-  // Where the ranks are that it is about, and what it has cost so far.
-  static void DescribeSubject(const analysis::Report& report, FindingRow& row);
   // What is new since it was called for this place the last time.
   Sums Since(uint64_t place, const Sums& now);
   // Hands on what was made, with the parts of the state that changed. `over`: nothing will go on.

@@ -1,5 +1,8 @@
-// Serves the list of a hub's jobs over HTTP: the page at /, JSON at /api/jobs, and the page of each job that
-// is over at /jobs/ID/.
+// Serves a hub's jobs over HTTP: the page at /, JSON at /api/jobs, and the page of each job that is over at
+// /jobs/ID/.
+//
+// Besides the list, the page has what only several jobs show: GPUs that were at fault in more than one, and
+// what each cause has cost in GPU time.
 //
 // As server.h: bounded connections, GET and HEAD only, and snapshots that whoever reads slowly does not hold
 // up. The list is made on the server, so that it can be read without scripts; a script renews it.
@@ -16,10 +19,19 @@
 
 namespace gpuprobe::http {
 
+// What the report of a job that is over found, but for remarks.
+struct ListedFinding {
+  std::string id;
+  std::vector<std::string> hosts;      // of the ranks that it is about; empty: all
+  std::vector<std::string> gpu_uuids;  // likewise
+  double lost_gpu_seconds = 0;         // 0: not known
+};
+
 struct ListedJob {
-  std::string id;     // name of its directory: the last part of its page's address
-  std::string name;   // as its launcher says; any text
-  std::string state;  // running, hangs, over
+  std::string id;        // name of its directory: the last part of its page's address
+  std::string name;      // as its launcher says; any text
+  uint64_t attempt = 1;  // of that name
+  std::string state;     // running, hangs, over
   std::vector<std::string> hosts;
   uint64_t ranks = 0;
   std::optional<double> step_ns;  // running: of the last steps; over: the mean
@@ -28,6 +40,25 @@ struct ListedJob {
   uint64_t ended_ns = 0;          // 0: it runs
   std::string page;               // path of report.html; empty: there is none
   std::string report;             // path of report.json
+  // Of a job that is over; 0 and none: it is not.
+  double gpu_seconds = 0;
+  std::vector<ListedFinding> findings;
+};
+
+// A GPU that findings of several jobs are about, and no other GPU.
+struct RepeatOffender {
+  std::string gpu_uuid;
+  std::string host;
+  uint64_t jobs = 0;
+  std::vector<std::string> findings;  // their ids
+  double lost_gpu_seconds = 0;
+};
+
+// What findings with one id cost in all jobs that are over.
+struct LostTime {
+  std::string finding;
+  uint64_t jobs = 0;
+  double lost_gpu_seconds = 0;
 };
 
 struct JobList {
@@ -36,9 +67,17 @@ struct JobList {
   std::vector<ListedJob> jobs;  // the latest first
 };
 
+// Those of most jobs first.
+std::vector<RepeatOffender> RepeatOffendersOf(const JobList& list);
+// What costs most first; what costs nothing that is known is left out.
+std::vector<LostTime> LostTimeOf(const JobList& list);
+double GpuSecondsOf(const JobList& list);
+
 // {"hub": "n3", "user": "anna", "jobs": [{"id": ..., "state": "running", ...}]}
 std::string JobsJson(const JobList& list);
-std::string JobsPage(const JobList& list);
+// `words`: only jobs whose name, host or finding has them all; `order`: "began", "step", "ranks" or "lost",
+// the greatest first. Other values are as none.
+std::string JobsPage(const JobList& list, const std::string& words = "", const std::string& order = "");
 
 class JobServer {
  public:

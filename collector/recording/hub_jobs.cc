@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/finding_place.h"
 #include "collector/analysis/units.h"
 #include "collector/model/job/late_steps.h"
 #include "collector/recording/version.h"
@@ -106,6 +107,14 @@ std::map<std::string, http::ListedJob> RowsIn(const std::string& out) {
       row.ranks = from.at("ranks");
       if (!from.at("step_ns").is_null()) row.step_ns = from.at("step_ns").get<double>();
       row.finding = from.at("finding");
+      row.attempt = from.value("attempt", uint64_t{1});
+      row.gpu_seconds = from.value("gpu_seconds", 0.0);
+      for (const nlohmann::json& finding : from.value("findings", nlohmann::json::array())) {
+        row.findings.push_back({.id = finding.at("id"),
+                                .hosts = finding.at("hosts"),
+                                .gpu_uuids = finding.at("gpu_uuids"),
+                                .lost_gpu_seconds = finding.at("lost_gpu_seconds")});
+      }
       row.begun_ns = from.at("begun_ns");
       row.ended_ns = from.at("ended_ns");
       rows[it->path()] = WithPages(std::move(row), it->path());
@@ -334,6 +343,7 @@ http::ListedJob HubJobs::RowOf(const std::string& name, const Job& job) const {
   http::ListedJob row;
   row.id = path.filename();
   row.name = name;
+  row.attempt = job.attempt;
   row.state = "running";
   row.hosts.assign(job.said.begin(), job.said.end());
   row.begun_ns = job.begun_ns;
@@ -395,6 +405,15 @@ void HubJobs::Conclude(const std::string& name, Job& job) {
   row.ended_ns = NowNs();
   if (report->steps.has_value()) row.step_ns = report->steps->time_ns.mean;
   row.finding = report->findings.empty() ? "" : report->findings.front().statement;
+  row.gpu_seconds = analysis::GpuSecondsOf(*report);
+  for (const analysis::Finding& finding : report->findings) {
+    if (finding.severity == analysis::Severity::kInfo) continue;
+    const analysis::FindingPlace place = analysis::PlaceOf(*report, finding);
+    row.findings.push_back({.id = finding.id,
+                            .hosts = place.hosts,
+                            .gpu_uuids = place.gpu_uuids,
+                            .lost_gpu_seconds = place.lost_gpu_seconds});
+  }
   if (absl::Status s = job.directory.WriteFile(kRowFile, RowText(row)); !s.ok())
     say_(absl::StrCat("gpuprobe: ", path, ": ", s.message(), "\n"));
   over_[path] = WithPages(row, path);

@@ -80,6 +80,13 @@ class HelpExamples(harness.EndToEndTest):
             job.wait()
             self.run_well([os.path.join(cwd, "killed") if word == self.recorded else word for word in words], cwd=cwd)
             return
+        if words[1] == "jobs":
+            hub = self.start([GPUPROBE, "hub", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--out", "jobs"], cwd=cwd, env={"GPUPROBE_HUB_TOKEN": "a-token-of-an-example"})
+            url = wait_until(lambda: re.search(rb"jobs: (http://\S+)", hub.so_far()), "hub")[1].decode()
+            self.run_well([url if word.startswith("http") else word for word in words], cwd=cwd)
+            hub.signal(signal.SIGTERM)
+            hub.wait()
+            return
         if words[1] == "doctor" and "PID" in line:  # this test is not recorded, and that is worth a warning
             self.assertEqual(self.run_program(words, cwd=cwd).returncode, 1)
             return

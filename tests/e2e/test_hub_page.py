@@ -69,7 +69,7 @@ class HubPage(browser.WithChromium, harness.EndToEndTest):
         self.assertIn(NAME, row["name"])
         # The list renews itself.
         page.locator("tbody tr").wait_for()
-        harness.wait_until(lambda: self.cells(page)[1] == "running" and self.cells(page)[4] == "2", "the job on the page")
+        harness.wait_until(lambda: self.cells(page)[2] == "running" and self.cells(page)[5] == "2", "the job on the page")
         self.assertIn(NAME, self.cells(page)[0])
         self.check(page, troubles)
         for pid in harness.processes_of_session(job.pid):
@@ -80,8 +80,8 @@ class HubPage(browser.WithChromium, harness.EndToEndTest):
         report = json.loads(self.ask(row["page"] + "report.json")[1])
         self.assertEqual((row["finding"], row["step_ns"], row["ranks"]), (report["findings"][0]["statement"], report["steps"]["time_ns"]["mean"], 2))
         self.assertGreater(row["ended_ns"], row["begun_ns"])
-        harness.wait_until(lambda: self.cells(page)[1] == "over", "the end on the page")
-        self.assertEqual(self.cells(page)[5], browser.duration(row["step_ns"]))
+        harness.wait_until(lambda: self.cells(page)[2] == "over", "the end on the page")
+        self.assertEqual(self.cells(page)[6], browser.duration(row["step_ns"]))
         for width, scheme in ((1360, "light"), (1360, "dark"), (360, "light"), (360, "dark")):
             narrow, of_narrow = self.chromium.page(self, self.url, width=width, scheme=scheme)
             narrow.goto(self.url)
@@ -90,6 +90,46 @@ class HubPage(browser.WithChromium, harness.EndToEndTest):
         page.locator("#findings .finding").first.wait_for()
         self.assertEqual(page.locator(".finding .choose").first.inner_text(), row["finding"])
         self.assertEqual(troubles, [])
+        # What only several jobs show.
+        self.assertEqual((row["attempt"], [finding["id"] for finding in row["findings"]]), (1, [finding["id"] for finding in report["findings"] if finding["severity"] != "info"]))
+        late = next(finding for finding in row["findings"] if finding["id"] == "straggler-slow-gpu")
+        self.assertEqual(late["gpu_uuids"], [report["conditions"]["devices"][1]["uuid"]])
+        told = next(finding for finding in report["findings"] if finding["id"] == "straggler-slow-gpu")
+        steps = report["steps"]["count"] - (told["about"]["first_step"] or 0)
+        self.assertAlmostEqual(late["lost_gpu_seconds"], told["cost_ns_per_step"] * 1e-9 * steps * 2, delta=1e-6)
+        self.start_job("--steps", "200", GPUSIM_SLOW="rank=1,factor=4").wait(harness.LIMIT_S)
+        harness.wait_until(lambda: [job["state"] for job in self.jobs()] == ["over", "over"], "the end of the second job")
+        everything = json.loads(self.ask("/api/jobs")[1])
+        self.assertEqual([job["attempt"] for job in everything["jobs"]], [2, 1])
+        (offender,), lost = everything["repeat_offenders"], {cause["finding"]: cause for cause in everything["lost"]}
+        self.assertEqual((offender["gpu_uuid"], offender["jobs"], offender["host"]), (late["gpu_uuids"][0], 2, row["hosts"][0]))
+        self.assertAlmostEqual(lost["straggler-slow-gpu"]["lost_gpu_seconds"],
+                               sum(finding["lost_gpu_seconds"] for job in everything["jobs"] for finding in job["findings"] if finding["id"] == "straggler-slow-gpu"), delta=1e-6)
+        self.assertAlmostEqual(everything["gpu_seconds"], sum(job["gpu_seconds"] for job in everything["jobs"]), delta=1e-6)
+        self.assertGreater(everything["jobs"][1]["gpu_seconds"], late["lost_gpu_seconds"])
+        shown = self.run_program([GPUPROBE, "jobs", self.url]).stdout.decode()
+        self.assertIn("GPUs at fault in several jobs", shown)
+        self.assertIn(offender["gpu_uuid"], shown)
+        self.assertIn("GPU time lost, by cause", shown)
+        self.assertEqual(json.loads(self.run_program([GPUPROBE, "jobs", "--json", self.url]).stdout)["lost"], everything["lost"])
+        for width, scheme in ((1360, "light"), (360, "dark")):
+            both, of_both = self.chromium.page(self, self.url, width=width, scheme=scheme)
+            both.goto(self.url)
+            self.assertEqual([heading.inner_text() for heading in both.locator("h2").all()], ["Jobs", "GPUs at fault in several jobs", "GPU time lost, by cause"])
+            self.check(both, of_both)
+        # Sorted and searched.
+        both.goto(self.url + "/?sort=lost")
+        self.assertEqual(both.locator("th[aria-sort]").inner_text(), "lost \u2193")
+        costs = [max(finding["lost_gpu_seconds"] for finding in job["findings"]) for job in everything["jobs"]]
+        self.assertEqual([cell.inner_text() for cell in both.locator("#jobs ~ .wide tbody td:first-of-type").all()], ["2", "1"] if costs[0] > costs[1] else ["1", "2"])
+        both.locator("input[type=search]").fill("JOB nowhere")
+        both.locator("form button").click()
+        harness.wait_until(lambda: "No job has these words" in both.locator("main").inner_text(), f"an empty list at {both.url}: {of_both}")
+        self.assertIn("words=JOB+nowhere", both.url)
+        both.goto(self.url + "/?words=\"job\"+over&sort=step")
+        self.assertEqual(both.locator("#jobs ~ .wide tbody tr").count(), 2)
+        both.goto(self.url + "/?words=%3Cscript%3E&sort=%22%3E%3Cscript%3E")
+        self.check(both, of_both)
         # Another hub knows what was reported before.
         before = self.jobs()
         hub.signal(signal.SIGTERM)

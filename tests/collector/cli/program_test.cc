@@ -79,8 +79,8 @@ class ProgramTest : public ::testing::Test {
 TEST_F(ProgramTest, WrongUseIsRefusedInOneLine) {
   ExpectRefused(
       {"frobnicate"}, 2,
-      "available: run, doctor, attach, detach, collect, hub, runs, report, autopsy, diff, top, look, stacks, "
-      "trace, export, query, simulate, help, version");
+      "available: run, doctor, attach, detach, collect, hub, jobs, runs, report, autopsy, diff, top, look, "
+      "stacks, trace, export, query, simulate, help, version");
   ExpectRefused({"--frobnicate"}, 2, "--frobnicate");
   ExpectRefused({"report", "--frobnicate", dir_.path()}, 2, "--frobnicate");
   ExpectRefused({"report"}, 1, "there is no run under gpuprobe-runs here");
