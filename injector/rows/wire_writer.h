@@ -70,7 +70,9 @@ struct buffer_customization<gpuprobe::injector::WireBuffer> {
   using Buffer = gpuprobe::injector::WireBuffer;
 
   static bool Fits(Buffer* buffer, std::size_t count) noexcept {
-    if (count <= buffer->room()) return true;
+    // After the first that does not fit, nothing is written: the writer would take a place that it could not
+    // reserve for its own, and write a length over what lies before it.
+    if (!buffer->overflowed && count <= buffer->room()) return true;
     buffer->overflowed = true;
     return false;
   }

@@ -297,6 +297,24 @@ TEST_F(BatchBuilderTest, DefinitionsOfDevicesThreadsAndVersions) {
   EXPECT_EQ(batch.versions().cupti_path(), "/x/libcupti.so.13");
 }
 
+TEST(WireBuffer, WhatDoesNotFitLeavesWhatIsBeforeAlone) {
+  for (size_t capacity = 24; capacity < 64; ++capacity) {
+    char memory[64] = {};
+    WireBuffer buffer{memory, capacity};
+    WireWriter(buffer).add_bytes(1, "twenty-one characters", 21);
+    const std::string before(memory, buffer.size);
+    {
+      WireWriter fields(buffer);
+      WireWriter nested(fields, 2);
+      nested.add_uint32(1, 7);
+      nested.add_bytes(2, "a name that is longer than there is room for in all", 51);
+      nested.add_uint32(3, 7);
+    }
+    EXPECT_TRUE(buffer.overflowed);
+    EXPECT_EQ(std::string(memory, before.size()), before) << capacity;
+  }
+}
+
 TEST(Columns, VarintsOfEveryLengthAreThoseOfProtobuf) {
   char memory[kColumnBytes];
   Column column{memory, memory};
