@@ -1,10 +1,12 @@
 #include "injector/sampling/thread_files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <iterator>
 
@@ -14,7 +16,9 @@ namespace gpuprobe::injector {
 
 namespace {
 
-constexpr uint64_t kBetweenOpeningsNs = 250'000'000;
+constexpr uint64_t kBetweenOpeningsNs = 80'000'000;
+// A file that was not read for so long may be closed for one that is less needed.
+constexpr uint64_t kUnusedNs = 1'000'000'000;
 
 // System calls whose first argument is a descriptor that may make them wait.
 constexpr int32_t kOfDescriptors[] = {
@@ -37,11 +41,6 @@ int64_t TakeNumber(std::string_view* text, int base) noexcept {
   return negative ? -static_cast<int64_t>(value) : static_cast<int64_t>(value);
 }
 
-// -1: the descriptor is not ours any more, or the thread has ended.
-ssize_t ReadAgain(const OwnDescriptor& file, char* room, size_t bytes) noexcept {
-  return file.StillOurs() ? pread(file.get(), room, bytes, 0) : -1;
-}
-
 // /proc may be that of another namespace, whose numbers are others.
 bool ProcIsOurs() noexcept {
   char text[16];
@@ -56,7 +55,11 @@ bool ParseSystemCall(std::string_view text, KernelView* view) noexcept {
   if (StartsWith(text, "running")) return true;
   if (text.empty()) return false;
   const int64_t number = TakeNumber(&text, 10);
-  if (number < 0 || number > INT32_MAX) return false;  // "-1": it waits outside of any, for a page
+  if (number < 0 || number > INT32_MAX) {  // it waits outside of any, for a page
+    view->ended = TakeNumber(&text, 16) == 0;
+    if (!view->ended) view->state = wire::ThreadState::kThreadStateUninterruptible;
+    return false;
+  }
   view->system_call = static_cast<int32_t>(number);
   const int64_t first = TakeNumber(&text, 16);
   if (number == SYS_futex) view->sleeps_on = static_cast<uint64_t>(first);
@@ -86,59 +89,102 @@ uint64_t ParseRunDelay(std::string_view text) noexcept {
   return static_cast<uint64_t>(TakeNumber(&text, 10));
 }
 
-void ThreadFiles::Open(Files* files) noexcept {
-  if (!ProcIsOurs()) return;
-  const auto open = [files](const char* name, OwnDescriptor* file) noexcept {
-    TextBuffer<64> path;
-    path.Add("/proc/self/task/").AddNumber(files->tid).Add("/").Add(name);
-    file->Open(path.c_str(), O_RDONLY);
-  };
-  open("syscall", &files->system_call);
-  open("stat", &files->state);
-  open("schedstat", &files->delay);
+// Of what the kernel knows already: a file server that does not answer is not asked.
+bool ThreadFiles::IsOfDisk(int32_t descriptor) noexcept {
+  struct statx status {};
+  return descriptor >= 0 &&
+         statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0 &&
+         (S_ISREG(status.stx_mode) || S_ISBLK(status.stx_mode));
 }
 
-// Those of the thread; else, if it is time, in the place of the ones that were used least lately.
-ThreadFiles::Files* ThreadFiles::Find(uint32_t tid, uint32_t id, uint64_t now_ns) noexcept {
-  Files* oldest = &files_[0];
-  for (Files& files : files_) {
-    if (files.tid == tid && files.id == id && files.state.StillOurs()) return &files;
-    if (files.tid == tid) files.used_ns = 0;  // the thread that had the number before, or closed by others
-    if (files.used_ns < oldest->used_ns) oldest = &files;
+int ThreadFiles::Find(Kind kind, uint32_t tid, uint32_t id) const noexcept {
+  for (int slot = 0; slot < kSpareDescriptors; ++slot) {
+    const File& file = files_[slot];
+    if (file.kind == kind && file.tid == tid && file.id == id && SpareDescriptors::IsOpen(slot)) return slot;
   }
-  if (opened_ns_ != 0 && now_ns - opened_ns_ < kBetweenOpeningsNs) return nullptr;
-  opened_ns_ = now_ns;
-  oldest->system_call.Close();
-  oldest->state.Close();
-  oldest->delay.Close();
-  oldest->tid = tid;
-  oldest->id = id;
-  oldest->has_delay = false;
-  Open(oldest);
+  return -1;
+}
+
+int ThreadFiles::Oldest() const noexcept {
+  int oldest = 0;
+  for (int slot = 0; slot < kSpareDescriptors; ++slot) {
+    if (!SpareDescriptors::IsOpen(slot) || files_[slot].kind == Kind::kDelay) return slot;
+    if (files_[slot].used_ns < files_[oldest].used_ns) oldest = slot;
+  }
   return oldest;
+}
+
+bool ThreadFiles::MayOpen(uint64_t now_ns) noexcept {
+  if (opened_ns_ != 0 && now_ns - opened_ns_ < kBetweenOpeningsNs) return false;
+  opened_ns_ = now_ns;
+  return ProcIsOurs();
+}
+
+bool ThreadFiles::Open(int slot, Kind kind, uint32_t tid, uint32_t id, uint64_t now_ns) noexcept {
+  constexpr std::string_view kNames[] = {"", "syscall", "stat", "schedstat"};
+  TextBuffer<64> path;
+  path.Add("/proc/self/task/").AddNumber(tid).Add("/").Add(kNames[static_cast<int>(kind)]);
+  // A delay goes on from where it was, if it is still the same thread's.
+  const bool again = files_[slot].kind == kind && files_[slot].tid == tid && files_[slot].id == id;
+  if (!again) files_[slot] = {};
+  files_[slot].kind = kind;
+  files_[slot].tid = tid;
+  files_[slot].id = id;
+  files_[slot].used_ns = now_ns;
+  return SpareDescriptors::Open(slot, path.c_str());
+}
+
+// In a slot that is not needed for another thread's system calls.
+void ThreadFiles::ReadDelay(uint32_t tid, uint32_t id, uint64_t now_ns, KernelView* view) noexcept {
+  int slot = Find(Kind::kDelay, tid, id);
+  if (slot < 0) {
+    slot = Oldest();
+    const bool unused = !SpareDescriptors::IsOpen(slot) || files_[slot].kind == Kind::kDelay ||
+                        now_ns - files_[slot].used_ns > kUnusedNs;
+    if (!unused || !MayOpen(now_ns) || !Open(slot, Kind::kDelay, tid, id, now_ns)) return;
+  }
+  char room[512];
+  const ssize_t size = SpareDescriptors::Read(slot, room, sizeof(room));
+  if (size <= 0) return;
+  File& file = files_[slot];
+  const uint64_t delay_ns = ParseRunDelay({room, static_cast<size_t>(size)});
+  if (file.has_delay && delay_ns > file.delay_ns) view->run_delay_ns = delay_ns - file.delay_ns;
+  file.delay_ns = delay_ns;
+  file.has_delay = true;
+  file.used_ns = now_ns;
 }
 
 KernelView ThreadFiles::Look(uint32_t tid, uint32_t id, uint64_t now_ns) noexcept {
   KernelView view;
-  Files* files = Find(tid, id, now_ns);
-  if (files == nullptr) return view;
-  files->used_ns = now_ns;
+  Kind kind = Kind::kSystemCall;
+  int slot = Find(kind, tid, id);
+  if (slot < 0) {
+    slot = Find(Kind::kState, tid, id);
+    if (slot >= 0) kind = Kind::kState;
+  }
+  if (slot < 0) {
+    if (!MayOpen(now_ns)) return view;
+    slot = Oldest();
+    if (!Open(slot, kind, tid, id, now_ns)) {
+      kind = Kind::kState;
+      if (!Open(slot, kind, tid, id, now_ns)) return view;
+    }
+  }
+  files_[slot].used_ns = now_ns;
   char room[512];
-  ssize_t size = ReadAgain(files->system_call, room, sizeof(room));
-  const bool runs = size > 0 && ParseSystemCall({room, static_cast<size_t>(size)}, &view);
-  if (runs) {
+  const ssize_t size = SpareDescriptors::Read(slot, room, sizeof(room));
+  const std::string_view text(room, size > 0 ? static_cast<size_t>(size) : 0);
+  if (text.empty()) {
+    view.ended = size < 0 && errno == ESRCH && SpareDescriptors::IsOpen(slot);
+  } else if (kind == Kind::kState) {
+    view.state = ParseState(text, &view.ended);
+  } else if (ParseSystemCall(text, &view)) {
     view.state = wire::ThreadState::kThreadStateRunning;
-  } else if (size = ReadAgain(files->state, room, sizeof(room)); size > 0) {
-    view.state = ParseState({room, static_cast<size_t>(size)}, &view.ended);
-  } else {
-    view.ended = files->state.open() && files->state.StillOurs();
+  } else if (view.state == wire::ThreadState::kThreadStateUnknown && !view.ended) {
+    view.state = IsOfDisk(view.descriptor) ? wire::ThreadState::kThreadStateUninterruptible
+                                           : wire::ThreadState::kThreadStateSleeping;
   }
-  if (size = ReadAgain(files->delay, room, sizeof(room)); size > 0) {
-    const uint64_t delay_ns = ParseRunDelay({room, static_cast<size_t>(size)});
-    if (files->has_delay && delay_ns > files->delay_ns) view.run_delay_ns = delay_ns - files->delay_ns;
-    files->delay_ns = delay_ns;
-    files->has_delay = true;
-  }
+  if (!view.ended) ReadDelay(tid, id, now_ns, &view);
   return view;
 }
 

@@ -1,10 +1,12 @@
 // What the kernel says of a thread of this process: its state, the system call that it is in, and how long it
 // could run and had no processor.
 //
-// The files of /proc/self/task stay open for a few threads: opening one takes the lowest free number for a
-// moment, which a program may count on, so that happens at most four times a second. Thread: the probe's own.
-// Allocation: none. Failure: what cannot be read is not known: without /proc, with another namespace's, for
-// a process that may not be dumped, or when few descriptors are left.
+// Two files of /proc/self/task stay open (SpareDescriptors): the system calls of two threads, or that of one
+// and its time without a processor. Opening one takes the lowest free number for a moment, which a program
+// may count on, so that happens at most twelve times a second. Whether a thread that is in a system call
+// could be woken by a signal is not asked of a third file, but concluded (IsOfDisk). Thread: the
+// probe's own. Allocation: none. Failure: what cannot be read is not known: without /proc, with another
+// namespace's, for a process that may not be dumped, or when few descriptors are left.
 #pragma once
 
 #include <cstddef>
@@ -25,38 +27,50 @@ struct KernelView {
   bool ended = false;
 };
 
-// The call, its descriptor and its futex, from /proc/PID/syscall. True: the thread runs.
+// The call, its descriptor and its futex, from /proc/PID/syscall. True: the thread runs. "-1 0x0 0x0" has
+// ended.
 bool ParseSystemCall(std::string_view text, KernelView* view) noexcept;
-// From /proc/PID/stat; "Z" and "X" have ended.
+// From /proc/PID/stat, where there is no syscall; "Z" and "X" have ended.
 wire::ThreadState ParseState(std::string_view text, bool* ended) noexcept;
 // From /proc/PID/schedstat.
 uint64_t ParseRunDelay(std::string_view text) noexcept;
 
 class ThreadFiles {
  public:
+  ThreadFiles() = default;
+  ~ThreadFiles() { SpareDescriptors::CloseAll(); }
+  ThreadFiles(const ThreadFiles&) = delete;
+  ThreadFiles& operator=(const ThreadFiles&) = delete;
+
   // `id` tells apart threads that have the same tid one after the other. `now_ns` is of a clock that nobody
   // sets.
   KernelView Look(uint32_t tid, uint32_t id, uint64_t now_ns) noexcept;
   // What the descriptor refers to, as /proc/self/fd says, without the number of a pipe or socket.
   static std::string_view FileOf(int32_t descriptor, char* room, size_t bytes) noexcept;
 
+  // Whether the kernel waits uninterruptibly for what the descriptor refers to: it does for files of a disk.
+  static bool IsOfDisk(int32_t descriptor) noexcept;
+
  private:
-  static constexpr size_t kMostThreads = 6;
-  struct Files {
+  enum class Kind : uint8_t { kNone, kSystemCall, kState, kDelay };
+  struct File {
+    Kind kind = Kind::kNone;
     uint32_t tid = 0;
     uint32_t id = 0;
     uint64_t used_ns = 0;
     uint64_t delay_ns = 0;
     bool has_delay = false;
-    OwnDescriptor system_call;
-    OwnDescriptor state;
-    OwnDescriptor delay;
   };
 
-  Files* Find(uint32_t tid, uint32_t id, uint64_t now_ns) noexcept;
-  static void Open(Files* files) noexcept;
+  // The slot of that file; -1: it is not open.
+  int Find(Kind kind, uint32_t tid, uint32_t id) const noexcept;
+  // The slot that is the least missed.
+  int Oldest() const noexcept;
+  bool Open(int slot, Kind kind, uint32_t tid, uint32_t id, uint64_t now_ns) noexcept;
+  bool MayOpen(uint64_t now_ns) noexcept;
+  void ReadDelay(uint32_t tid, uint32_t id, uint64_t now_ns, KernelView* view) noexcept;
 
-  Files files_[kMostThreads];
+  File files_[kSpareDescriptors];
   uint64_t opened_ns_ = 0;
 };
 
