@@ -41,14 +41,20 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_VERBOSE", Kind::kFlag, "0", "", 0, 1, "1: print a line on stderr that says what is captured"},
     {"GPUPROBE_FLUSH_MS", Kind::kNumber, "500", "ms", 10, 60000,
      "how often finished records are collected and sent"},
+    {"GPUPROBE_MEMORY_MIB", Kind::kNumber, "64", "MiB", 16, 4096,
+     "maximum memory of the library in the program's process, for everything that it holds; what does not "
+     "fit "
+     "is dropped and counted"},
     {"GPUPROBE_BUFFER_KIB", Kind::kNumber, "4096", "KiB", 64, 65536,
      "maximum size of an activity buffer; buffers are sized to hold half a second of records, so that "
      "records arrive promptly"},
     {"GPUPROBE_BUFFERS", Kind::kNumber, "16", "", 2, 256,
-     "maximum number of activity buffers, allocated as needed; half of their memory is handed out in pieces "
+     "maximum number of activity buffers, allocated as needed within GPUPROBE_MEMORY_MIB; half of their "
+     "memory is handed out in pieces "
      "of 64 KiB, for programs with many threads"},
     {"GPUPROBE_QUEUE_MIB", Kind::kNumber, "64", "MiB", 1, 1024,
-     "memory for batches that wait for the collector; beyond it, batches are dropped and counted"},
+     "memory for batches that wait for the collector, within GPUPROBE_MEMORY_MIB; beyond it, batches are "
+     "dropped and counted"},
     {"GPUPROBE_KINDS", Kind::kText, "", "", 0, 0,
      "kinds to record, from kernels,copies,memsets,syncs,memory,nccl,nvtx,driver; default: all. NCCL's GPU "
      "times come from kernels. Add graphs to record CUDA graph launches as a whole instead of node by node",

@@ -159,6 +159,10 @@ std::string ConditionsHtml(const analysis::Report& report) {
     item("not recorded because of CUPTI", absl::StrCat(defect.left_out, " (", defect.defect, ")"));
   item("own cost",
        absl::StrCat(CostText(t.cost), t.cost.own_fraction.has_value() ? " of the processes' time" : ""));
+  if (t.cost.memory_peak_bytes > 0) {
+    item("memory of the probe", absl::StrCat("at most ", Bytes(t.cost.memory_peak_bytes),
+                                             " in a process, limit ", Bytes(t.cost.memory_limit_bytes)));
+  }
   if (t.device_records_unattributed > 0) {
     item("unattributed",
          absl::StrCat(Count(t.device_records_unattributed),

@@ -55,6 +55,9 @@ struct OwnCost {
   };
   std::vector<Overhead> overheads;
   std::optional<double> cupti_overhead_fraction;
+  // Of the process that held most; 0: no process says so.
+  uint64_t memory_peak_bytes = 0;
+  uint64_t memory_limit_bytes = 0;
 
   static constexpr void Declare(auto& fields) {
     using C = OwnCost;
@@ -80,6 +83,9 @@ struct OwnCost {
            "Empty if no device work is recorded, if CUPTI has several subscribers (13.4 and newer with "
            "driver 610 and newer: the headers do not say whose the details of a record are then), and from "
            "the moment that another profiler records overheads");
+    fields("memory_peak_bytes", &C::memory_peak_bytes,
+           "the most memory that the library has held in one process, with its code; 0: not known");
+    fields("memory_limit_bytes", &C::memory_limit_bytes, "its limit there, `GPUPROBE_MEMORY_MIB`");
     fields.Unwritten(&C::graph_nodes, &C::graph_nodes_least, &C::graph_nodes_most);
   }
 };

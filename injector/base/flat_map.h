@@ -3,7 +3,7 @@
 //
 // Used for names, sites, open ranges and live allocations, because the standard containers need a run-time
 // library and the program's allocator. Thread: one at a time. Allocation: mappings, on growth. Failure:
-// Insert returns null when the limit is reached or the kernel refuses; existing entries stay.
+// Insert returns null when the limit is reached, or the account or the kernel refuses; existing entries stay.
 #pragma once
 
 #include <cstddef>
@@ -106,7 +106,8 @@ class FlatMap {
   bool Grow() noexcept {
     const size_t capacity = capacity_ == 0 ? 256 : capacity_ * 2;
     Mapping grown;
-    if (!grown.Map(capacity * sizeof(Entry))) return false;
+    const MemoryUse use = capacity_ == 0 ? MemoryUse::kNeeded : MemoryUse::kOrdinary;
+    if (!grown.Map(capacity * sizeof(Entry), use)) return false;
     auto* table = reinterpret_cast<Entry*>(grown.data());
     for (size_t i = 0; i < capacity_; ++i) {
       const Entry& entry = entries()[i];

@@ -57,7 +57,7 @@ void RunWithRoom(void (*function)()) noexcept {
   started = function;
   makecontext(&there, Enter, 0);
   if (swapcontext(&here, &there) != 0) function();
-  munmap(stack, kMapped);
+  UnmapMemory(stack, kMapped);
 }
 
 }  // namespace gpuprobe::injector

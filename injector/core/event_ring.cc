@@ -10,6 +10,7 @@
 
 #include "injector/base/losses.h"
 #include "injector/base/mapping.h"
+#include "injector/base/memory_account.h"
 
 namespace gpuprobe::injector {
 
@@ -17,6 +18,10 @@ namespace {
 
 constinit EventRing rings[kRingSlots];
 constinit std::atomic<char*> mapping{nullptr};
+// A ring is charged from its first claim until its pages are given back. Those that threads share are charged
+// to the reserve, so that there always are some.
+constinit MemoryShare ring_share;
+constinit size_t most_bytes_of_large = SIZE_MAX;
 constinit std::atomic<uint32_t> next_thread_id{1};
 
 static_assert((kRingBytes & (kRingBytes - 1)) == 0 && (kSmallRingBytes & (kSmallRingBytes - 1)) == 0);
@@ -44,10 +49,15 @@ void Wake(uint32_t step) noexcept {
 void WakeProbeThread() noexcept { Wake(1); }
 void WakeProbeThreadForALook() noexcept { Wake(kLookStep); }
 
+void LimitRings(size_t bytes) noexcept {
+  ring_share.SetLimit(bytes);
+  most_bytes_of_large = bytes / 8 * 7;
+}
+
 bool MapRings(size_t part) noexcept {
   if (mapping.load(std::memory_order_acquire) != nullptr) return true;
   mapped_bytes = kAllRingBytes / part;
-  void* memory = MapMemory(mapped_bytes);
+  void* memory = ReserveAddresses(mapped_bytes);
   if (memory == nullptr) return false;
   // Keeps the rings out of core dumps.
   madvise(memory, mapped_bytes, MADV_DONTDUMP);
@@ -74,15 +84,23 @@ uint32_t ThreadIdOf(ThreadState& thread) noexcept {
   return thread.thread_id;
 }
 
-// Takes an unowned ring that holds at most `most_bytes`.
-bool EventRing::TryClaim(uint64_t most_bytes) noexcept {
+// Takes an unowned ring that holds at most `most_bytes`, if the account allows it.
+bool EventRing::TryClaim(uint64_t most_bytes, bool shared) noexcept {
   auto state = slot_.load(std::memory_order_relaxed);
   const bool released = state == static_cast<uint32_t>(Slot::kReleased);
   if (!released && state != static_cast<uint32_t>(Slot::kFree)) return false;
   const uint64_t used = head_.load(std::memory_order_relaxed) - tail_.load(std::memory_order_relaxed);
   if (released && used > most_bytes) return false;
-  return slot_.compare_exchange_strong(state, static_cast<uint32_t>(Slot::kClaiming),
-                                       std::memory_order_acquire);
+  if (!slot_.compare_exchange_strong(state, static_cast<uint32_t>(Slot::kClaiming),
+                                     std::memory_order_acquire)) {
+    return false;
+  }
+  if (charged_ || (shared ? ChargeMemory(bytes_, MemoryUse::kNeeded) : ring_share.Charge(bytes_))) {
+    charged_ = true;
+    return true;
+  }
+  slot_.store(state, std::memory_order_release);
+  return false;
 }
 
 void EventRing::BeginThread(uint32_t tid, uint32_t thread_id) noexcept {
@@ -95,7 +113,9 @@ EventRing* ClaimRing(uint32_t tid, uint32_t thread_id) noexcept {
   if (mapping.load(std::memory_order_acquire) == nullptr) return nullptr;
   for (int slot = 0; slot < kOwnRings; ++slot) {
     EventRing& ring = rings[slot];
-    if (!ring.TryClaim(ring.bytes_ / 2)) continue;
+    const bool large = slot < kLargeRings;
+    if (large && !ring.charged_ && ring_share.held() + ring.bytes_ > most_bytes_of_large) continue;
+    if (!ring.TryClaim(ring.bytes_ / 2, false)) continue;
     ring.known_tail_ = ring.tail_.load(std::memory_order_acquire);
     ring.woke_ = false;
     ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kOwned), std::memory_order_release);
@@ -113,7 +133,7 @@ bool EmitShared(ThreadState& thread, EventType type, const void* event, size_t e
   const uint32_t id = ThreadIdOf(thread);
   for (uint32_t i = 0; i < kSharedRings; ++i) {
     EventRing& ring = rings[kOwnRings + static_cast<int>((id + i) % kSharedRings)];
-    if (!ring.TryClaim(UINT64_MAX)) continue;
+    if (!ring.TryClaim(UINT64_MAX, true)) continue;
     if (ring.thread_id_ != id) ring.BeginThread(thread.tid, id);
     *pushed = ring.thread_id_ == id && ring.Push(type, event, event_bytes, text);
     ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kReleased), std::memory_order_release);
@@ -135,7 +155,11 @@ bool FreeRing(EventRing& ring) noexcept {
   }
   const bool drained =
       ring.head_.load(std::memory_order_relaxed) == ring.tail_.load(std::memory_order_relaxed);
-  if (drained) madvise(ring.data_, ring.bytes_, MADV_DONTNEED);
+  if (drained) {
+    madvise(ring.data_, ring.bytes_, MADV_DONTNEED);
+    IsShared(static_cast<int>(&ring - rings)) ? ReleaseMemory(ring.bytes_) : ring_share.Release(ring.bytes_);
+    ring.charged_ = false;
+  }
   ring.slot_.store(static_cast<uint32_t>(drained ? EventRing::Slot::kFree : EventRing::Slot::kReleased),
                    std::memory_order_release);
   rings_given_back.fetch_add(1, std::memory_order_release);

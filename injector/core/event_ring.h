@@ -97,7 +97,7 @@ class EventRing {
   friend EventRing* ClaimRing(uint32_t tid, uint32_t thread_id) noexcept;
   friend bool EmitShared(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
                          std::string_view text, bool* pushed) noexcept;
-  bool TryClaim(uint64_t most_bytes) noexcept;
+  bool TryClaim(uint64_t most_bytes, bool shared) noexcept;
   void BeginThread(uint32_t tid, uint32_t thread_id) noexcept;
   friend void ReleaseRing(EventRing& ring) noexcept;
   friend bool FreeRing(EventRing& ring) noexcept;
@@ -112,13 +112,16 @@ class EventRing {
   bool woke_ = false;  // producer asked for a drain since the ring last held less than wake_bytes_
   alignas(64) std::atomic<uint64_t> tail_{0};  // consumer's
   std::atomic<uint32_t> slot_{0};
+  std::atomic<bool> charged_{false};  // to the account; changed by whoever has the slot in kClaiming
 };
 
 // Maps the memory of all rings once; false when the kernel refuses. Until then no ring can be claimed.
-// `part` is a power of two up to kSmallestRingPart: where address space is limited, rings are that much
-// shorter.
+// `part` is a power of two up to kSmallestRingPart: where memory is limited, rings are that much shorter.
 inline constexpr size_t kSmallestRingPart = 32;  // 64 and 4 KiB, 5.8 MiB in all
 bool MapRings(size_t part = 1) noexcept;
+// Rings that threads have to themselves take at most `bytes` of memory together, long ones seven
+// eighths of it. Called once, before any thread claims one.
+void LimitRings(size_t bytes) noexcept;
 // Undoes MapRings as long as no thread has a ring.
 void UnmapRings() noexcept;
 

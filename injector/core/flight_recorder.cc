@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "injector/base/futex.h"
+#include "injector/base/mapping.h"
 #include "injector/core/host_clock.h"
 
 namespace gpuprobe::injector {
@@ -178,16 +179,20 @@ bool AdoptRing(OwnDescriptor& descriptor) noexcept {
   const bool usable =
       rings_adopted < kMostRings && descriptor.StillOurs() && fstat(descriptor.get(), &status) == 0 &&
       S_ISREG(status.st_mode) && status.st_size == off_t{flight::kRingBytes} &&
-      status.st_blocks * 512 >= off_t{flight::kRingBytes};  // a store to a hole may be a SIGBUS
+      status.st_blocks * 512 >= off_t{flight::kRingBytes} &&  // a store to a hole may be a SIGBUS
+      ChargeMemory(flight::kRingBytes, MemoryUse::kNeeded);
   void* const memory =
       usable ? mmap(nullptr, flight::kRingBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0)
              : MAP_FAILED;
   descriptor.Close();
-  if (memory == MAP_FAILED) return false;
+  if (memory == MAP_FAILED) {
+    if (usable) ReleaseMemory(flight::kRingBytes);
+    return false;
+  }
   auto* const ring = static_cast<flight::Ring*>(memory);
   if (ring->owner.magic != flight::kMagic || ring->owner.version != flight::kVersion ||
       flight::ConditionOf(ring->owner) != flight::Condition::kWhole) {
-    munmap(memory, flight::kRingBytes);
+    UnmapMemory(memory, flight::kRingBytes);
     return false;
   }
   // Threads may still be writing to the memory before it, which therefore stays.

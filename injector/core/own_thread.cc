@@ -15,6 +15,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "injector/base/memory_account.h"
 #include "injector/core/thread_state.h"
 
 namespace gpuprobe::injector {
@@ -50,6 +51,7 @@ void* Main(void* self) noexcept {
   auto* thread = static_cast<OwnThread*>(self);
   thread->id.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
   void* const result = thread->main(thread->argument);
+  ReleaseMemory(kStackBytes);
   thread->done_seconds.store(MonotonicSeconds(), std::memory_order_relaxed);
   return result;
 }
@@ -85,7 +87,7 @@ void RunOnAnyProcessor() noexcept {
 
 bool StartOwnThread(void* (*main)(void*), void* argument) noexcept {
   const int index = threads_claimed.fetch_add(1, std::memory_order_relaxed);
-  if (index >= kMaxOwnThreads) return false;
+  if (index >= kMaxOwnThreads || !ChargeMemory(kStackBytes, MemoryUse::kNeeded)) return false;
   OwnThread& own = threads[index];
   own.main = main;
   own.argument = argument;
@@ -107,7 +109,10 @@ bool StartOwnThread(void* (*main)(void*), void* argument) noexcept {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     pthread_attr_destroy(&attributes);
   }
-  if (!started) own.id.store(0, std::memory_order_relaxed);
+  if (!started) {
+    ReleaseMemory(kStackBytes);
+    own.id.store(0, std::memory_order_relaxed);
+  }
   return started;
 }
 

@@ -2,10 +2,10 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "injector/base/mapping.h"
 #include "injector/core/event_ring.h"
 
 namespace gpuprobe::injector {
@@ -16,7 +16,7 @@ constinit thread_local ThreadState* current_thread __attribute__((tls_model("ini
 
 namespace {
 
-// 4 MB of zero pages, of which a thread touches one. Most programs need no other part.
+// Half a megabyte of zero pages, of which a thread touches one. Most programs need no other part.
 constinit ThreadState first_part[kThreadsPerPart];
 constexpr int kParts = kMaxThreads / kThreadsPerPart;
 constinit std::atomic<ThreadState*> parts[kParts] = {first_part};
@@ -36,17 +36,16 @@ ThreadState* PartOf(int place) noexcept {
   return parts[place / kThreadsPerPart].load(std::memory_order_acquire);
 }
 
-// Maps the part if no thread has yet. Null: the kernel refuses.
+// Maps the part if no thread has yet. Null: the account or the kernel refuses.
 ThreadState* MakePartOf(int place) noexcept {
   ThreadState* known = PartOf(place);
   if (known != nullptr) return known;
   constexpr size_t kBytes = sizeof(ThreadState) * kThreadsPerPart;
-  void* memory =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
+  void* memory = MapMemory(kBytes, MemoryUse::kNeeded);
+  if (memory == nullptr) return nullptr;
   auto* part = static_cast<ThreadState*>(memory);  // of zeros, as a new state is
   if (parts[place / kThreadsPerPart].compare_exchange_strong(known, part)) return part;
-  munmap(memory, kBytes);
+  UnmapMemory(memory, kBytes);
   return known;
 }
 

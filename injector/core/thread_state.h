@@ -16,8 +16,8 @@ namespace gpuprobe::injector {
 class EventRing;
 
 inline constexpr int kMaxRangeDepth = 64;
-inline constexpr int kThreadsPerPart = 4096;
-inline constexpr int kMaxThreads = 32 * kThreadsPerPart;
+inline constexpr int kThreadsPerPart = 512;
+inline constexpr int kMaxThreads = 256 * kThreadsPerPart;
 inline constexpr uint32_t kHostCostSampling = 64;  // one guarded event in this many is timed
 // More than any event takes; a longer one means the thread was interrupted, which is not our cost.
 inline constexpr uint64_t kMaxJudgedNs = 10'000;

@@ -22,9 +22,10 @@ struct Stream {
   BatchBuilder builder;
   EventDrain drain{&builder};
 
-  [[nodiscard]] bool Init(size_t queue_bytes) noexcept {
+  [[nodiscard]] bool Init(size_t queue_bytes,
+                          size_t definition_bytes = Definitions::kMostDefinitionBytes) noexcept {
     InheritPriority(mutex);
-    return queue.Init(queue_bytes) && builder.Init(&queue);
+    return queue.Init(queue_bytes) && builder.Init(&queue, definition_bytes);
   }
 };
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,7 @@
 
 #include "injector/base/environment.h"
 #include "injector/base/lifecycle.h"
+#include "injector/base/memory_account.h"
 #include "injector/base/memory_limits.h"
 #include "injector/base/program_functions.h"
 #include "injector/base/roomy_stack.h"
@@ -19,6 +21,7 @@
 #include "injector/capture/cupti/graph_calls.h"
 #include "injector/capture/cupti/launches.h"
 #include "injector/capture/cupti/main_thread_waits.h"
+#include "injector/capture/nccl/calls.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
@@ -47,8 +50,11 @@ struct Probe {
   CuptiSession session{&stream};
   ProbeThread thread{&stream, &session, &connection, &autostart, &places, &identity};
   uint32_t buffer_part = 1;  // of CUPTI's buffers, where memory is limited
+  size_t memory_bytes = 0;   // GPUPROBE_MEMORY_MIB
+  size_t buffer_bytes = 0;   // what CUPTI's buffers may take of it
 };
 
+constexpr size_t kMemoryOfLongRings = size_t{64} << 20;  // with less, event rings are shorter
 constexpr size_t kShortestQueue = size_t{2} << 20;
 // What is mapped in any case, and what we cause others to map: CUPTI's library and its data, our thread's
 // stack, and the 128 MiB that malloc reserves for a thread.
@@ -234,13 +240,14 @@ CuptiSession::StartResult StartSession(Probe& p) noexcept {
   const size_t buffer_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB")))
                               << 10;
   constexpr uint32_t kFewest = 2;
+  const size_t most = p.buffer_bytes;
   const auto wanted = static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS")));
   for (uint32_t buffers = wanted / p.buffer_part; buffers >= kFewest; buffers /= 2) {
-    const CuptiSession::StartResult result = p.session.Start(buffers, buffer_bytes);
+    const CuptiSession::StartResult result = p.session.Start(buffers, buffer_bytes, most);
     if (result != CuptiSession::StartResult::kNoMemory) return result;
     CountSelf(SelfCounter::kOwnAllocationFailures);
   }
-  return p.session.Start(kFewest, kSmallBufferBytes);
+  return p.session.Start(kFewest, kSmallBufferBytes, most);
 }
 
 // On the thread that calls exit(), after the handlers that were registered later than ours.
@@ -253,20 +260,43 @@ void OnExit() noexcept {
 // On the thread that is about to install a filter.
 void EndBeforeFilter() noexcept { probe->thread.Finish(ProbeThread::End::kFilter); }
 
+// Sets the limit of the account, whose first entry is this library's own image.
+void OpenAccount(Probe& p) noexcept {
+  p.memory_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_MEMORY_MIB"))) << 20;
+  SetMemoryLimit(p.memory_bytes);
+  static_cast<void>(ChargeMemory(OwnImageBytes() - nccl::PrepareGroupBatches(), MemoryUse::kNeeded));
+}
+
+// What is left beside that which is held in any case: each of the three may take a part of it, but not all of
+// them at once, because tables and names come on top.
+void ShareTheRest(Probe& p) noexcept {
+  constexpr size_t kReservedPart = 8;
+  const size_t ordinary = p.memory_bytes - p.memory_bytes / kReservedPart;
+  const size_t rest = ordinary - std::min(ordinary, HeldMemory());
+  p.buffer_bytes = rest / 2;
+  LimitRings(rest / 2);
+  p.stream.queue.LimitMemory(std::max(kShortestQueue, rest / 8 * 3));
+}
+
 // Where memory is limited, everything is made smaller together; what then does not fit is counted.
 bool MapAll(Probe& p) noexcept {
-  const size_t queue_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
+  const auto setting = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
+  const size_t queue_bytes = std::min(setting, p.memory_bytes / 2);
   const size_t all_buffers = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS"))) *
                                  static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB")))
                              << 10;
   const size_t share = LimitedMemoryLeft() / kSmallestShare;
-  for (size_t part = 1; part <= kSmallestRingPart; part *= 2) {
+  const size_t definition_bytes = std::min(Definitions::kMostDefinitionBytes, p.memory_bytes / 32);
+  size_t part = 1;
+  while (part * p.memory_bytes < kMemoryOfLongRings) part *= 2;
+  for (; part <= kSmallestRingPart; part *= 2) {
     const size_t queue_part = queue_bytes / part < kShortestQueue ? kShortestQueue : queue_bytes / part;
     const size_t needed =
         kAllRingBytes / part + queue_part + all_buffers / part + kFixedBytes + kBytesOfOthers;
     if (needed <= share) {
-      if (MapRings(part) && p.stream.Init(queue_part)) {
+      if (MapRings(part) && p.stream.Init(queue_part, definition_bytes)) {
         p.buffer_part = static_cast<uint32_t>(part);
+        ShareTheRest(p);
         return true;
       }
       UnmapRings();
@@ -285,6 +315,7 @@ bool Assemble(Probe& p) noexcept {
   ReportSettings(p.settings, p.identity);
   if (!recording.this_rank) Refuse(wire::AttachResult::kNotThisRank);
   if (!recording.this_rank || !FindCollector(p)) return false;
+  OpenAccount(p);
   if (MapAll(p) && WatchForks()) return true;
   CountSelf(SelfCounter::kOwnAllocationFailures);
   Refuse(wire::AttachResult::kNoMemory);

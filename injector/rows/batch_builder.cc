@@ -12,12 +12,17 @@ constexpr size_t kFixedPartBytes = 4096;  // clock, losses, self report
 
 }  // namespace
 
-bool BatchBuilder::Init(SendQueue* queue) noexcept {
+bool BatchBuilder::Init(SendQueue* queue, size_t definition_bytes) noexcept {
   queue_ = queue;
-  if (!memory_.Map(RowTables::kBytes + kDefinitionBytes)) return false;
+  const size_t held = RowTables::kLeastBytes + definition_bytes;
+  if (!ChargeMemory(held, MemoryUse::kNeeded)) return false;
+  if (!memory_.Reserve(RowTables::kBytes + definition_bytes)) {
+    ReleaseMemory(held);
+    return false;
+  }
   char* const definitions = tables_.Carve(memory_.data());
   StartBatch();
-  return Definitions::Init(definitions, [](Definitions* self) noexcept {
+  return Definitions::Init(definitions, definition_bytes, [](Definitions* self) noexcept {
     static_cast<void>(static_cast<BatchBuilder*>(self)->Seal());
   });
 }
@@ -28,7 +33,7 @@ void BatchBuilder::StartBatch() noexcept {
 }
 
 void BatchBuilder::TakePoolLevels() noexcept {
-  static_assert(PoolLevels::kMaxPools <= kMaxRows);
+  static_assert(PoolLevels::kMaxPools <= kFewestRows);
   pools_.TakeChanged([this](const PoolLevel& level) noexcept {
     tables_.Of<wire::PoolLevelRow>().Put(
         {.time_ns = level.time_ns,

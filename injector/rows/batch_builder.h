@@ -3,8 +3,9 @@
 // Rows come from capture/cupti/decoder and ledgers/event_drain, frames go to send_queue. Example:
 // Add(wire::CopyRow{..}) appends to each column of the message Copies; Seal encodes all tables, with the
 // definitions that they need. Thread: one at a time, under the lock of stream.h. Allocation: one mapping at
-// Init; none for a row. Failure: when the queue has no room, the rows of the batch are dropped and counted
-// (LOSS_SEND_QUEUE_FULL), but its definitions stay and go with a later batch, because ids keep their meaning.
+// Init, which is charged as batches grow; none for a row. Failure: when the queue has no room, the rows of
+// the batch are dropped and counted (LOSS_SEND_QUEUE_FULL), but its definitions stay and go with a later
+// batch, because ids keep their meaning.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ namespace gpuprobe::injector {
 
 class BatchBuilder : public Definitions {
  public:
-  [[nodiscard]] bool Init(SendQueue* queue) noexcept;
+  // `definition_bytes`: room for definitions of a batch.
+  [[nodiscard]] bool Init(SendQueue* queue, size_t definition_bytes = kMostDefinitionBytes) noexcept;
 
   // A row of wire_rows.h. Seals the batch first if its table is full.
   template <typename Row>
@@ -34,7 +36,7 @@ class BatchBuilder : public Definitions {
   }
   void AddKernels(const KernelBlock& block) noexcept {
     auto& kernels = tables_.Of<wire::KernelRow>();
-    if (kernels.rows() + block.rows > kMaxRows) Seal();
+    if (!kernels.AdmitsRows(block.rows)) Seal();
     PutKernels(block, &kernels);
   }
   // Reported with the batch that is sealed next.

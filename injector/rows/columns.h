@@ -2,20 +2,30 @@
 //
 // Every record kind is one such table, whose columns wire.proto describes (proto/columns.h). Thread: the one
 // that holds the builder's lock. Allocation: none; row_tables.h carves all columns out of one mapping, large
-// enough for the most rows that a batch may have, so that writing a value needs no check.
+// enough for the most rows that a batch may have, so that writing a value needs no check. A table begins with
+// room for kFewestRows, and is charged to the account as it grows.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "gpuprobe/v1/wire_rows.h"
+#include "injector/base/memory_account.h"
 #include "injector/rows/varints.h"
 #include "injector/rows/wire_writer.h"
 
 namespace gpuprobe::injector {
 
-inline constexpr uint32_t kMaxRows = 16384;  // of one kind in one batch: 120 KB of kernels
-inline constexpr size_t kColumnBytes = size_t{kMaxRows} * 10;
+inline constexpr uint32_t kMaxRows = 16384;    // of one kind in one batch: 120 KB of kernels
+inline constexpr uint32_t kFewestRows = 1024;  // that a table has room for, however little memory there is
+inline constexpr size_t kValueBytes = 10;      // of the longest varint
+inline constexpr size_t kColumnBytes = size_t{kMaxRows} * kValueBytes;
+
+// What the pages of `columns` columns take that hold so many rows.
+constexpr size_t ColumnPages(int columns, uint32_t rows) noexcept {
+  constexpr size_t kPageBytes = 4096;
+  return ((rows * kValueBytes + kPageBytes - 1) & ~(kPageBytes - 1)) * static_cast<size_t>(columns);
+}
 
 struct Column {
   char* begin = nullptr;
@@ -47,10 +57,22 @@ class ColumnTable {
   using Of = wire::TableOf<Row>;
   using Tag = typename Of::Tag;
   static constexpr size_t kBytes = Of::kPlaces * kColumnBytes;
+  static constexpr size_t kLeastBytes = ColumnPages(Of::kPlaces, kFewestRows);
 
   uint32_t rows() const noexcept { return rows_; }
   // Whether it takes `row`, or has to be sealed before.
-  bool Admits(const Row& /*row*/) noexcept { return rows_ < kMaxRows; }
+  bool Admits(const Row& /*row*/) noexcept { return AdmitsRows(1); }
+  bool AdmitsRows(uint32_t rows) noexcept {
+    return rows_ + rows <= most_rows_ || (Grow() && AdmitsRows(rows));
+  }
+  uint32_t most_rows() const noexcept { return most_rows_; }
+  // False: it has room for as many rows as a batch may have, or the account refuses.
+  bool Grow() noexcept {
+    const size_t more = ColumnPages(Of::kPlaces, 2 * most_rows_) - ColumnPages(Of::kPlaces, most_rows_);
+    if (most_rows_ == kMaxRows || !ChargeMemory(more, MemoryUse::kOrdinary)) return false;
+    most_rows_ *= 2;
+    return true;
+  }
 
   char* Carve(char* memory) noexcept {
     for (Column& column : columns_) {
@@ -148,6 +170,7 @@ class ColumnTable {
 
   Column columns_[Of::kPlaces];
   uint32_t rows_ = 0;
+  uint32_t most_rows_ = kFewestRows;
   uint64_t previous_time_ns_ = 0;
 };
 

@@ -13,13 +13,14 @@ constexpr size_t kHeadBytes = kFramePrefixBytes + 16;  // the frame's prefix and
 }  // namespace
 
 void DefinitionHistory::Init() noexcept {
-  if (!memory_.Map(kHeadBytes + kCapacity)) overflowed_.store(true, std::memory_order_release);
+  if (!memory_.Reserve(kHeadBytes + kCapacity)) overflowed_.store(true, std::memory_order_release);
 }
 
 void DefinitionHistory::Append(const char* fields, size_t size) noexcept {
   const size_t before = size_.load(std::memory_order_relaxed);
   if (size == 0 || !complete()) return;
-  if (size > kCapacity - before) return overflowed_.store(true, std::memory_order_release);
+  if (size > kCapacity - before || !memory_.Use(kHeadBytes + before + size))
+    return overflowed_.store(true, std::memory_order_release);
   std::memcpy(memory_.data() + kHeadBytes + before, fields, size);
   size_.store(before + size, std::memory_order_release);
 }

@@ -10,8 +10,8 @@ constexpr size_t kMaxNameOnWire = size_t{16} << 10;  // longer mangled names are
 
 }  // namespace
 
-bool Definitions::Init(char* memory, void (*make_room)(Definitions* self) noexcept) noexcept {
-  pending_ = {memory, kDefinitionBytes};
+bool Definitions::Init(char* memory, size_t bytes, void (*make_room)(Definitions* self) noexcept) noexcept {
+  pending_ = {memory, bytes};
   make_room_ = make_room;
   history_.Init();
   return strings_.Init();

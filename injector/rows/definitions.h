@@ -59,13 +59,13 @@ class Definitions {
   // `name` is String's answer.
   void DefineObjectName(const ObjectNameEvent& event, uint32_t name) noexcept;
 
+  static constexpr size_t kMostDefinitionBytes = size_t{2} << 20;
+
   DefinitionHistory& history() noexcept { return history_; }
 
  protected:
-  static constexpr size_t kDefinitionBytes = size_t{2} << 20;
-
-  // `memory` has kDefinitionBytes. `make_room` seals the batch.
-  [[nodiscard]] bool Init(char* memory, void (*make_room)(Definitions* self) noexcept) noexcept;
+  // `memory` has `bytes`. `make_room` seals the batch.
+  [[nodiscard]] bool Init(char* memory, size_t bytes, void (*make_room)(Definitions* self) noexcept) noexcept;
   // Encoded, as fields of Batch.
   const WireBuffer& pending() const noexcept { return pending_; }
   // The pending definitions are in a batch that will be sent.

@@ -50,40 +50,49 @@ uint64_t HashSite(const SiteKey& key) noexcept {
 }  // namespace
 
 bool StringInterner::Init() noexcept {
-  if (!text_.Map(kTextBytes + kCacheEntries * sizeof(CachedPointer))) return false;
-  cache_ = reinterpret_cast<CachedPointer*>(text_.data() + kTextBytes);
+  if (!text_.Reserve(kCacheBytes + kTextBytes) || !text_.Use(kCacheBytes + kLeastTextBytes)) return false;
+  cache_ = reinterpret_cast<CachedPointer*>(text_.data());
   return true;
 }
 
 void StringInterner::Forget() noexcept {
   entries_.Clear();
   text_used_ = 0;
-  std::memset(cache_, 0, kCacheEntries * sizeof(CachedPointer));
+  std::memset(cache_, 0, kCacheBytes);
+}
+
+// Null: there is no room for it.
+const StringInterner::Entry* StringInterner::Add(std::string_view text) noexcept {
+  const size_t end = text_used_ + text.size() + 1;
+  if (entries_.size() >= kMaxTexts || end > kTextBytes || !text_.Use(kCacheBytes + end)) return nullptr;
+  uint64_t key = HashBytes(text.data(), text.size());
+  while (entries_.Find(key) != nullptr) key += kStep;
+  const Entry* stored =
+      entries_.Insert(key, {static_cast<uint32_t>(text_used_), static_cast<uint32_t>(text.size()), next_id_});
+  if (stored == nullptr) return nullptr;
+  std::memcpy(TextAt(text_used_), text.data(), text.size());
+  *TextAt(end - 1) = '\0';
+  text_used_ = end;
+  ++next_id_;
+  return stored;
 }
 
 const StringInterner::Entry* StringInterner::Lookup(std::string_view text, bool* is_new) noexcept {
   *is_new = false;
   uint64_t key = HashBytes(text.data(), text.size());
   while (const Entry* entry = entries_.Find(key)) {
-    if (entry->length == text.size() &&
-        std::memcmp(text_.data() + entry->offset, text.data(), text.size()) == 0) {
+    if (entry->length == text.size() && std::memcmp(TextAt(entry->offset), text.data(), text.size()) == 0) {
       return entry;
     }
     key += kStep;
   }
-  if (entries_.size() >= kMaxTexts || text_used_ + text.size() + 1 > kTextBytes) {
+  const Entry* added = Add(text);
+  if (added == nullptr && text_used_ != 0) {
     Forget();
-    key = HashBytes(text.data(), text.size());
+    added = Add(text);
   }
-  const Entry entry{static_cast<uint32_t>(text_used_), static_cast<uint32_t>(text.size()), next_id_};
-  const Entry* stored = entries_.Insert(key, entry);
-  if (stored == nullptr) return nullptr;
-  std::memcpy(text_.data() + text_used_, text.data(), text.size());
-  text_.data()[text_used_ + text.size()] = '\0';
-  text_used_ += text.size() + 1;
-  ++next_id_;
-  *is_new = true;
-  return stored;
+  *is_new = added != nullptr;
+  return added;
 }
 
 Interned StringInterner::Intern(std::string_view text) noexcept {
@@ -100,7 +109,7 @@ Interned StringInterner::InternPointer(const char* text, uint32_t epoch) noexcep
   CachedPointer* known = pair[0].pointer != text && pair[1].pointer == text ? pair + 1 : pair;
   if (known->pointer == text) {
     if (known->epoch == epoch) return {known->id, false};
-    if (std::strcmp(text_.data() + known->offset, text) == 0) {
+    if (std::strcmp(TextAt(known->offset), text) == 0) {
       known->epoch = epoch;
       return {known->id, false};
     }
@@ -122,11 +131,11 @@ Interned SiteInterner::Intern(const SiteKey& key) noexcept {
     if (entry->key == key) return {entry->id, false};
     hash += kStep;
   }
-  if (entries_.size() >= kMaxSites) {
+  const Entry entry{key, next_id_};
+  if (entries_.Insert(hash, entry) == nullptr) {
     entries_.Clear();
-    hash = HashSite(key);
+    if (entries_.Insert(HashSite(key), entry) == nullptr) return {};
   }
-  if (entries_.Insert(hash, {key, next_id_}) == nullptr) return {};
   return {next_id_++, true};
 }
 

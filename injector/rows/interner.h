@@ -3,8 +3,8 @@
 //
 // The batch builder asks it for ids and sends new ones. A full table is cleared and starts again with new
 // ids, so that memory stays bounded and nothing is lost; the collector then sees a second id with the same
-// meaning. Thread: the one that holds the builder's lock. Allocation: mappings, on growth. Failure: id 0
-// ("none") when the kernel gives no memory.
+// meaning. So does one that may not grow. Thread: the one that holds the builder's lock. Allocation:
+// mappings, on growth. Failure: id 0 ("none") when there is no memory for the smallest table.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,9 @@ class StringInterner {
     uint32_t offset;
   };
   static constexpr size_t kCacheEntries = 16384;
+  static constexpr size_t kCacheBytes = kCacheEntries * sizeof(CachedPointer);
   static constexpr size_t kTextBytes = size_t{16} << 20;
+  static constexpr size_t kLeastTextBytes = size_t{64} << 10;  // charged in any case
   static constexpr size_t kMaxTexts = 65536;
 
   // The first of a pair of places.
@@ -53,10 +55,12 @@ class StringInterner {
     return MixBits(reinterpret_cast<uintptr_t>(text)) & (kCacheEntries - 2);
   }
   const Entry* Lookup(std::string_view text, bool* is_new) noexcept;
+  const Entry* Add(std::string_view text) noexcept;
+  char* TextAt(size_t offset) const noexcept { return text_.data() + kCacheBytes + offset; }
   void Forget() noexcept;
 
   FlatMap<Entry> entries_{kMaxTexts};
-  Mapping text_;  // zero-terminated texts, then the pointer cache
+  Mapping text_;  // the pointer cache, then zero-terminated texts
   size_t text_used_ = 0;
   CachedPointer* cache_ = nullptr;
   uint32_t next_id_ = 1;

@@ -20,17 +20,19 @@ template <typename Row>
 class KeyedTable {
  public:
   using Of = wire::TableOf<Row>;
-  static constexpr size_t kClosedBytes = ColumnTable<Row>::kBytes + 256 * kFieldOverhead;
-  static constexpr size_t kBytes = ColumnTable<Row>::kBytes + kClosedBytes;
+  static constexpr size_t ClosedBytesFor(uint32_t rows) noexcept {
+    return Of::kPlaces * kValueBytes * rows + 256 * kFieldOverhead;
+  }
+  static constexpr size_t kBytes = ColumnTable<Row>::kBytes + ClosedBytesFor(kMaxRows);
+  static constexpr size_t kLeastBytes = ColumnTable<Row>::kLeastBytes + ClosedBytesFor(kFewestRows);
 
   uint32_t rows() const noexcept { return rows_; }
   // A new message is only begun if the rest of the batch's rows would have room among the closed ones.
   bool Admits(const Row& row) noexcept {
-    if (rows_ == kMaxRows) return false;
+    if (rows_ == open_.most_rows() && !Grow()) return false;
     if (open_.rows() == 0 || row.*Of::kKey == key_) return true;
     Close();
-    return closed_.room() >=
-           (Of::kPlaces + 2) * kFieldOverhead + size_t{Of::kPlaces} * (kMaxRows - rows_) * 10;
+    return HasRoomForRest();
   }
   void Put(const Row& row) noexcept {
     key_ = row.*Of::kKey;
@@ -40,8 +42,8 @@ class KeyedTable {
 
   char* Carve(char* memory) noexcept {
     memory = open_.Carve(memory);
-    closed_ = {memory, kClosedBytes};
-    return memory + kClosedBytes;
+    closed_ = {memory, ClosedBytesFor(kFewestRows)};
+    return memory + ClosedBytesFor(kMaxRows);
   }
   void Clear(uint64_t base_ns) noexcept {
     base_ns_ = base_ns;
@@ -57,6 +59,21 @@ class KeyedTable {
   }
 
  private:
+  bool HasRoomForRest() const noexcept {
+    return closed_.room() >= (Of::kPlaces + 2) * kFieldOverhead +
+                                 size_t{Of::kPlaces} * (open_.most_rows() - rows_) * kValueBytes;
+  }
+  bool Grow() noexcept {
+    const uint32_t rows = open_.most_rows();
+    const size_t more = ClosedBytesFor(2 * rows) - ClosedBytesFor(rows);
+    if (rows == kMaxRows || !ChargeMemory(more, MemoryUse::kOrdinary)) return false;
+    if (!open_.Grow()) {
+      ReleaseMemory(more);
+      return false;
+    }
+    closed_.capacity = ClosedBytesFor(2 * rows);
+    return true;
+  }
   void EncodeOpen(WireWriter& fields) const noexcept {
     if (open_.rows() == 0) return;
     WireWriter message(fields, Number(Of::kField));
@@ -83,6 +100,7 @@ template <typename... Rows>
 class TablesOf : private TableFor<Rows>... {
  public:
   static constexpr size_t kBytes = (TableFor<Rows>::kBytes + ...);
+  static constexpr size_t kLeastBytes = (TableFor<Rows>::kLeastBytes + ...);  // charged when they are made
 
   template <typename Row>
   TableFor<Row>& Of() noexcept {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "injector/base/memory_account.h"
 #include "injector/core/event_names.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
@@ -87,6 +88,8 @@ void EncodeSelf(WireWriter& batch, const UnrecordedCounts& counts, uint64_t reco
   self.add_uint64(Number(Tag::kHostEvents), cost.events);
   self.add_uint64(Number(Tag::kBackgroundCpuNs), BackgroundCpuNs());
   self.add_uint64(Number(Tag::kBytesSent), BytesSent());
+  self.add_uint64(Number(Tag::kMemoryPeakBytes), PeakMemory());
+  self.add_uint64(Number(Tag::kMemoryLimitBytes), MemoryLimit());
   self.add_uint64(Number(Tag::kRangePopWithoutPush), SelfCount(SelfCounter::kRangePopWithoutPush));
   self.add_uint64(Number(Tag::kRangeEndWithoutStart), SelfCount(SelfCounter::kRangeEndWithoutStart));
   self.add_uint64(Number(Tag::kCuptiErrors), SelfCount(SelfCounter::kCuptiErrors));

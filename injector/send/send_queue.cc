@@ -9,20 +9,34 @@ namespace gpuprobe::injector {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kLeastChunkBytes = uint64_t{256} << 10;
 constexpr uint64_t kReturnBytes = uint64_t{1} << 20;  // pages go back to the kernel in pieces of this size
 
 }  // namespace
 
 bool SendQueue::Init(size_t capacity_bytes) noexcept {
   InheritPriority(mutex_);
-  return memory_.Map((capacity_bytes + kPageBytes - 1) & ~size_t{kPageBytes - 1});
+  chunk_bytes_ = std::max<uint64_t>(kLeastChunkBytes, capacity_bytes / kMostChunks);
+  chunk_bytes_ = (chunk_bytes_ + kPageBytes - 1) & ~(kPageBytes - 1);
+  const size_t capacity = (capacity_bytes + kPageBytes - 1) & ~size_t{kPageBytes - 1};
+  // The first chunks are never given back, so that records flow however much others take.
+  return memory_.Reserve(capacity) && ChargeChunks(0, std::min<uint64_t>(capacity, kReturnBytes));
+}
+
+bool SendQueue::ChargeChunks(uint64_t from, uint64_t to) noexcept {
+  for (uint64_t chunk = from / chunk_bytes_; chunk * chunk_bytes_ < to; ++chunk) {
+    if (charged_[chunk]) continue;
+    if (!share_.Charge(chunk_bytes_)) return false;
+    charged_[chunk] = true;
+  }
+  return true;
 }
 
 char* SendQueue::Reserve(size_t bytes) noexcept {
   const Lock lock(mutex_);
   const uint64_t needed = (sizeof(Header) + bytes + 7) & ~uint64_t{7};
   if (frames_ == 0) {
-    if (head_ > kReturnBytes) GiveBack(std::max(returned_, kReturnBytes), head_);
+    if (head_ > kReturnBytes) GiveBack(kReturnBytes, head_);
     head_ = tail_ = next_ = returned_ = 0;
   }
   const uint64_t capacity = memory_.size();
@@ -37,6 +51,7 @@ char* SendQueue::Reserve(size_t bytes) noexcept {
   } else if (head_ + needed >= tail_) {
     return nullptr;
   }
+  if (!ChargeChunks(place, place + needed)) return nullptr;
   reserved_at_ = place;
   reserved_bytes_ = needed;
   return reinterpret_cast<char*>(At(place) + 1);
@@ -91,7 +106,7 @@ void SendQueue::DropTail() noexcept {
   }
   const uint64_t next = After(tail_);
   if (next < tail_) {  // around the end, behind which lies what the producer has written since
-    GiveBack(std::max(returned_, FrontEnd()), memory_.size());
+    GiveBack(FrontEnd(), memory_.size());
     returned_ = 0;
   }
   tail_ = next;
@@ -103,16 +118,23 @@ uint64_t SendQueue::FrontEnd() const noexcept {
   return std::max(reserved, head_ < tail_ ? head_ : 0);
 }
 
-void SendQueue::GiveBack(uint64_t from, uint64_t to) noexcept {
-  from = (from + kPageBytes - 1) & ~(kPageBytes - 1);
+void SendQueue::GiveBack(uint64_t floor, uint64_t to) noexcept {
+  const uint64_t from = (std::max(returned_ & ~(kPageBytes - 1), floor) + kPageBytes - 1) & ~(kPageBytes - 1);
   to &= ~(kPageBytes - 1);
-  if (from < to) madvise(memory_.data() + from, to - from, MADV_DONTNEED);
+  if (from >= to) return;
+  madvise(memory_.data() + from, to - from, MADV_DONTNEED);
+  floor = std::max(floor, kReturnBytes);
+  for (uint64_t chunk = from / chunk_bytes_; (chunk + 1) * chunk_bytes_ <= to; ++chunk) {
+    if (chunk * chunk_bytes_ < floor || !charged_[chunk]) continue;
+    share_.Release(chunk_bytes_);
+    charged_[chunk] = false;
+  }
 }
 
 // Returns pages to the kernel: a queue that is never quite empty would otherwise touch all of them in turn.
 void SendQueue::ReturnPages() noexcept {
   if (tail_ < returned_ + kReturnBytes) return;
-  GiveBack(std::max(returned_, FrontEnd()), tail_);
+  GiveBack(FrontEnd(), tail_);
   returned_ = tail_;
 }
 

@@ -7,8 +7,9 @@
 //            ^ tail                   ^ next       ^ head
 //
 // A frame is contiguous, so that it can be encoded in place and sent in place. Thread: one producer and one
-// consumer at a time. Allocation: one mapping at start; pages behind the tail go back to the kernel. Failure:
-// Reserve returns null when there is no room; the caller drops and counts.
+// consumer at a time. Allocation: one range of addresses at start; chunks are charged to the account as
+// frames reach them, and go back to the kernel behind the tail. Failure: Reserve returns null when there is
+// no room, or the account refuses; the caller drops and counts.
 #pragma once
 
 #include <pthread.h>
@@ -24,6 +25,8 @@ namespace gpuprobe::injector {
 class SendQueue {
  public:
   [[nodiscard]] bool Init(size_t capacity_bytes) noexcept;
+  // Chunks take at most `bytes` of memory. Called once, before the first frame.
+  void LimitMemory(size_t bytes) noexcept { share_.SetLimit(bytes); }
 
   // Producer: room for a frame of at most `bytes`, until Commit or Cancel. Null when there is none.
   char* Reserve(size_t bytes) noexcept;
@@ -62,6 +65,7 @@ class SendQueue {
   bool connected() const noexcept { return connected_.load(std::memory_order_relaxed); }
 
  private:
+  static constexpr size_t kMostChunks = 4096;
   friend struct SendQueueCounts;  // tests' model of it
   struct Header {
     uint64_t span;  // to the next header; 0: the rest of the ring is unused
@@ -78,19 +82,25 @@ class SendQueue {
   uint64_t After(uint64_t position) const noexcept;
   void DropTail() noexcept;
   uint64_t FrontEnd() const noexcept;
-  void GiveBack(uint64_t from, uint64_t to) noexcept;
+  // Frames of at least `floor` stay: a chunk is the kernel's again when all of it lies between floor and
+  // `to`.
+  void GiveBack(uint64_t floor, uint64_t to) noexcept;
+  bool ChargeChunks(uint64_t from, uint64_t to) noexcept;
   void ReturnPages() noexcept;
 
   mutable pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   Mapping memory_;
-  uint64_t head_ = 0;  // where the next frame goes
-  uint64_t tail_ = 0;  // the oldest frame, if there is one
-  uint64_t next_ = 0;  // the oldest frame that was not sent, if there is one
+  MemoryShare share_;
+  uint64_t chunk_bytes_ = 0;  // a multiple of pages
+  uint64_t head_ = 0;         // where the next frame goes
+  uint64_t tail_ = 0;         // the oldest frame, if there is one
+  uint64_t next_ = 0;         // the oldest frame that was not sent, if there is one
   size_t frames_ = 0;
   size_t unsent_ = 0;
   uint64_t reserved_at_ = 0;
   uint64_t reserved_bytes_ = 0;  // 0: no reservation
   uint64_t returned_ = 0;        // pages before it, back to the start, are the kernel's again
+  bool charged_[kMostChunks] = {};
   std::atomic<uint64_t> released_sequence_{0};
   std::atomic<uint64_t> released_records_{0};
   std::atomic<bool> connected_{true};

@@ -77,8 +77,9 @@ void RecordsLost(const Report& report, std::vector<Finding>& out) {
                                 memory ? " Memory levels and high-water marks may be off." : ""),
        .advice =
            lost(v1::LOSS_SEND_QUEUE_FULL)
-               ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
-           : lost(v1::LOSS_BUFFER_POOL_EMPTY) ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
+               ? "Raise GPUPROBE_MEMORY_MIB and GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
+           : lost(v1::LOSS_BUFFER_POOL_EMPTY)
+               ? "Raise GPUPROBE_MEMORY_MIB, GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
            : lost(v1::LOSS_NO_DEVICE_RECORD)
                ? "CUPTI delivered no record for these launches. Check that its version matches the driver's "
                  "and that no other tool consumes its records."

@@ -50,6 +50,10 @@ OwnCost OwnCostOf(const model::JobModel& job, std::span<const uint64_t> duration
   for (size_t i = 0; i < job.processes().size(); ++i) {
     const v1::SelfReport& self = job.processes()[i]->totals().self;
     const uint64_t life_ns = durations_ns[i];
+    if (self.memory_peak_bytes() > cost.memory_peak_bytes) {
+      cost.memory_peak_bytes = self.memory_peak_bytes();
+      cost.memory_limit_bytes = self.memory_limit_bytes();
+    }
     if (self.host_sampling() == 0) continue;
     cost.graph_nodes += job.processes()[i]->totals().graph_kernels;
     own_ns += self.host_ns();

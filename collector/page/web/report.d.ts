@@ -36,7 +36,8 @@ export interface OwnCostOverhead {
 }
 export interface OwnCost {
   own_fraction: number | null; own_sampling: number; launches: number; launch_fraction: number | null; expected_cupti_least: number | null;
-  expected_cupti_most: number | null; cupti_overhead_fraction: number | null; overheads: OwnCostOverhead[];
+  expected_cupti_most: number | null; cupti_overhead_fraction: number | null; overheads: OwnCostOverhead[]; memory_peak_bytes: number;
+  memory_limit_bytes: number;
 }
 export interface CutOff {
   who: string; last_data_ns: number; by: 'process' | 'collector';

@@ -1,10 +1,17 @@
 #include "injector/capture/cupti/buffer_pool.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gpuprobe::injector {
 
-bool BufferPool::Init(uint32_t buffers, size_t buffer_bytes) noexcept {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+
+}  // namespace
+
+bool BufferPool::Init(uint32_t buffers, size_t buffer_bytes, size_t most_bytes) noexcept {
   if (buffers == 0 || buffers > kMaxBuffers || buffer_bytes == 0) return false;
   whole_ = buffers - buffers / 2;
   buffer_bytes_ = buffer_bytes;
@@ -13,13 +20,28 @@ bool BufferPool::Init(uint32_t buffers, size_t buffer_bytes) noexcept {
   const size_t in_pieces = buffers / 2 * buffer_bytes;
   while (in_pieces / piece_bytes_ > kMaxPieces) piece_bytes_ *= 2;
   count_ = whole_ + in_pieces / piece_bytes_;
-  return memory_.Map(buffers * buffer_bytes + kDiscardBytes);
+  most_aim_bytes_ = most_bytes / 8;
+  share_.SetLimit(most_bytes);
+  return memory_.Reserve(buffers * buffer_bytes + kDiscardBytes) && share_.Charge(kDiscardBytes);
 }
 
 void BufferPool::Aim(size_t bytes) noexcept {
-  const size_t most = bytes > buffer_bytes_ ? buffer_bytes_ : bytes;
+  const size_t most = std::min({bytes, buffer_bytes_, most_aim_bytes_});
   const size_t least = kLeastBytes > buffer_bytes_ ? buffer_bytes_ : kLeastBytes;
   aim_bytes_.store((most < least ? least : most) & ~size_t{7}, std::memory_order_relaxed);
+}
+
+size_t BufferPool::Charge(size_t index, size_t bytes) noexcept {
+  const size_t before = charged_bytes_[index];
+  for (; bytes > before; bytes /= 2) {
+    const size_t needed = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+    if (needed > before && share_.Charge(needed - before)) {
+      charged_bytes_[index] = static_cast<uint32_t>(needed);
+      return bytes & ~size_t{7};
+    }
+    if (bytes / 2 < kLeastBytes) return before;
+  }
+  return before == 0 ? 0 : bytes;
 }
 
 uint8_t* BufferPool::Take(size_t* bytes) noexcept {
@@ -28,8 +50,12 @@ uint8_t* BufferPool::Take(size_t* bytes) noexcept {
   for (size_t i = 0; i < count_; ++i) {
     if (taken_[i].load(std::memory_order_relaxed)) continue;
     if (taken_[i].exchange(true, std::memory_order_acquire)) continue;
+    *bytes = Charge(i, i < whole_ ? aim_bytes_.load(std::memory_order_relaxed) : piece_bytes_);
+    if (*bytes == 0) {
+      taken_[i].store(false, std::memory_order_release);
+      continue;
+    }
     outstanding_.fetch_add(1, std::memory_order_relaxed);
-    *bytes = i < whole_ ? aim_bytes_.load(std::memory_order_relaxed) : piece_bytes_;
     return base + OffsetOf(i);
   }
   if (may_decline_.load(std::memory_order_relaxed)) {
@@ -58,7 +84,15 @@ size_t BufferPool::IndexOf(const uint8_t* buffer) const noexcept {
 
 void BufferPool::GiveBack(uint8_t* buffer, size_t used_bytes) noexcept {
   const size_t index = IndexOf(buffer);
-  std::memset(buffer, 0, used_bytes < BytesOf(index) ? used_bytes : BytesOf(index));
+  const bool whole_pages =
+      reinterpret_cast<uintptr_t>(buffer) % kPageBytes == 0 && BytesOf(index) % kPageBytes == 0;
+  if (whole_pages && charged_bytes_[index] > kPieceBytes && HeldMemory() > MemoryLimit() / 4 * 3) {
+    madvise(buffer, charged_bytes_[index], MADV_DONTNEED);
+    share_.Release(charged_bytes_[index]);
+    charged_bytes_[index] = 0;
+  } else {
+    std::memset(buffer, 0, used_bytes < BytesOf(index) ? used_bytes : BytesOf(index));
+  }
   outstanding_.fetch_sub(1, std::memory_order_relaxed);
   taken_[index].store(false, std::memory_order_release);
 }

@@ -65,8 +65,9 @@ void CuptiSession::Bind(const CuptiApi& api) noexcept {
   WatchForGuests(&api_);
 }
 
-CuptiSession::StartResult CuptiSession::Start(uint32_t buffers, size_t buffer_bytes) noexcept {
-  if (!pool_.Init(buffers, buffer_bytes)) return StartResult::kNoMemory;
+CuptiSession::StartResult CuptiSession::Start(uint32_t buffers, size_t buffer_bytes,
+                                              size_t most_bytes) noexcept {
+  if (!pool_.Init(buffers, buffer_bytes, most_bytes)) return StartResult::kNoMemory;
   pool_.Aim(kFirstBufferBytes);
   if (api_.version >= kTakesNoForAnAnswer) pool_.MayDecline();
   decoder_.Init();

@@ -33,7 +33,8 @@ class CuptiSession {
   // come to us; before anything is patched.
   void Bind(const CuptiApi& api) noexcept;
   // REQUIRES: Bind.
-  [[nodiscard]] StartResult Start(uint32_t buffers, size_t buffer_bytes) noexcept;
+  [[nodiscard]] StartResult Start(uint32_t buffers, size_t buffer_bytes,
+                                  size_t most_bytes = SIZE_MAX) noexcept;
 
   // Sets what could not be set while the driver was starting, and dumps device facts once. Cheap when there
   // is nothing to do. Checks once a second whether a profiler that was there first has left; then we capture.

@@ -1,15 +1,21 @@
 #include "injector/capture/nccl/calls.h"
 
+#include <sys/mman.h>
+
 #include <atomic>
+#include <cstdint>
+
+#include "injector/base/memory_account.h"
 
 namespace gpuprobe::injector::nccl {
 
 namespace {
 
-// 17 MB of zero pages that the kernel provides as they are written: a thread that groups a handful of calls
-// touches two.
+// 18 MB of zero pages that the kernel provides as they are written: a thread that groups a handful of calls
+// touches two. One that was in use is charged to the account for good.
 struct GroupBatch {
   std::atomic<bool> in_use;
+  bool charged;  // of whoever uses it
   CallBatch batch;
   PendingCall calls[kGroupCalls];
   SeenLaunch launches[kGroupLaunches];
@@ -21,6 +27,14 @@ constinit GroupBatch group_batches[kGroupBatches] = {};
 
 }  // namespace
 
+size_t PrepareGroupBatches() noexcept {
+  constexpr uintptr_t kPageBytes = 4096;
+  const auto begin = (reinterpret_cast<uintptr_t>(group_batches) + kPageBytes - 1) & ~(kPageBytes - 1);
+  const auto end = reinterpret_cast<uintptr_t>(group_batches + kGroupBatches) & ~(kPageBytes - 1);
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_NOHUGEPAGE);
+  return sizeof(group_batches);
+}
+
 CallBatch* ClaimGroupBatch() noexcept {
   for (GroupBatch& group : group_batches) {
     bool expected = false;
@@ -28,6 +42,11 @@ CallBatch* ClaimGroupBatch() noexcept {
         !group.in_use.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
       continue;
     }
+    if (!group.charged && !ChargeMemory(sizeof(group), MemoryUse::kOrdinary)) {
+      group.in_use.store(false, std::memory_order_release);
+      return nullptr;
+    }
+    group.charged = true;
     group.batch = {.calls = group.calls,
                    .launches = group.launches,
                    .inits = group.inits,

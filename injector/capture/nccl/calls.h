@@ -159,7 +159,11 @@ inline void SetPlace(PendingCall& call, const Communicator* comm) noexcept {
   call.order = named ? comm->hash.load(std::memory_order_relaxed) : 0;
 }
 
-// An empty batch for a group, null when all are in use.
+// What the batches of groups take of this library's image. They are charged to the account as they are
+// claimed, so the kernel is asked here not to back them with huge pages.
+size_t PrepareGroupBatches() noexcept;
+
+// An empty batch for a group, null when all are in use, or the account refuses another one.
 CallBatch* ClaimGroupBatch() noexcept;
 void ReleaseGroupBatch(CallBatch* batch) noexcept;
 
