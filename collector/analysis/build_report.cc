@@ -201,6 +201,36 @@ void FillStepsRecorded(const model::ProcessModel& process, Conditions& c) {
   c.steps_recorded->recorded = std::max(c.steps_recorded->recorded, process.steps().count());
 }
 
+std::string ClockWord(v1::CaptureClock clock) {
+  return clock == v1::CAPTURE_CLOCK_NONE ? "" : EnumWord(clock);
+}
+
+// A window is one that ranks were ordered together: that of the same steps, or one that began at about the
+// same time.
+void FillOnDemand(const model::ProcessModel& process, Conditions& c) {
+  if (process.hello().level() != v1::RECORDING_LEVEL_IDLE) return;
+  if (!c.on_demand.has_value()) c.on_demand.emplace();
+  OnDemand& all = *c.on_demand;
+  if (all.steps_by.empty()) all.steps_by = ClockWord(process.captures().clock());
+  for (const model::Captures::Window& window : process.captures().windows()) {
+    const std::optional<uint64_t> first = window.has_steps ? std::optional(window.first) : std::nullopt;
+    const auto same = std::find_if(all.windows.begin(), all.windows.end(), [&](const CapturedWindow& other) {
+      const bool overlap = window.start_ns < other.end_ns && other.start_ns < window.end_ns;
+      return other.first_step == first && (first.has_value() || overlap);
+    });
+    const bool is_new = same == all.windows.end();
+    CapturedWindow& merged = is_new ? all.windows.emplace_back() : *same;
+    if (is_new)
+      merged = {.first_step = first, .last_step = {}, .start_ns = window.start_ns, .end_ns = 0, .ranks = {}};
+    if (window.has_steps) merged.last_step = std::max(merged.last_step.value_or(0), window.last);
+    merged.start_ns = std::min(merged.start_ns, window.start_ns);
+    merged.end_ns = std::max(merged.end_ns, window.end_ns);
+    if (HasRank(process.identity())) merged.ranks.push_back(process.identity().rank());
+  }
+  std::sort(all.windows.begin(), all.windows.end(),
+            [](const CapturedWindow& a, const CapturedWindow& b) { return a.start_ns < b.start_ns; });
+}
+
 // On which processes compute; 0 if some were not described, as the same one may have several ordinals.
 int DevicesUsed(const model::JobModel& job) {
   std::set<std::string> used;  // uuids
@@ -240,6 +270,7 @@ void FillConditions(const model::JobModel& job, const Bystanders& bystanders, co
     c.world_size = std::max(c.world_size, id.world_size());
     recording_ranks = std::max(recording_ranks, process->hello().recording_ranks());
     FillStepsRecorded(*process, c);
+    FillOnDemand(*process, c);
     if (c.job.empty()) c.job = id.job();
     if (c.command_line.empty()) c.command_line.assign(id.command_line().begin(), id.command_line().end());
     if (c.cuda_driver.empty()) c.cuda_driver = CudaVersionName(v.cuda_driver());

@@ -384,6 +384,25 @@ std::string StepsRecordedText(const analysis::StepsRecorded& steps) {
   return absl::StrCat(text, " (", steps.marker, "): counts and totals cover only these");
 }
 
+std::string OnDemandText(const analysis::OnDemand& demand) {
+  constexpr size_t kMostNamed = 4;
+  if (demand.windows.empty()) return "level idle: nothing was captured";
+  std::vector<std::string> windows;
+  for (const analysis::CapturedWindow& window : demand.windows) {
+    if (windows.size() == kMostNamed) break;
+    const double seconds = static_cast<double>(window.end_ns - window.start_ns) / 1e9;
+    windows.push_back(
+        !window.first_step.has_value() ? absl::StrFormat("%.3g s", seconds)
+        : window.first_step == window.last_step
+            ? absl::StrCat("step ", Count(*window.first_step))
+            : absl::StrCat("steps ", Count(*window.first_step), " to ", Count(window.last_step.value_or(0))));
+  }
+  if (demand.windows.size() > kMostNamed)
+    windows.push_back(absl::StrCat(demand.windows.size() - kMostNamed, " more"));
+  return absl::StrCat("level idle: captured ", absl::StrJoin(windows, ", "),
+                      "; counts and totals cover only this");
+}
+
 }  // namespace
 
 std::string ConditionsLine(const Report& report) {
@@ -409,6 +428,7 @@ std::string ConditionsLine(const Report& report) {
       break;
   }
   if (c.steps_recorded.has_value()) parts.push_back(StepsRecordedText(*c.steps_recorded));
+  if (c.on_demand.has_value()) parts.push_back(OnDemandText(*c.on_demand));
   return absl::StrJoin(parts, ", ");
 }
 

@@ -49,6 +49,40 @@ struct StepsRecorded {
   }
 };
 
+// What `gpuprobe capture` recorded, at level idle.
+struct CapturedWindow {
+  std::optional<uint64_t> first_step;
+  std::optional<uint64_t> last_step;
+  uint64_t start_ns = 0;
+  uint64_t end_ns = 0;
+  std::vector<int> ranks;
+
+  static constexpr void Declare(auto& fields) {
+    using W = CapturedWindow;
+    fields("first_step", &W::first_step,
+           "the first step that was recorded, as the program counts them; `null`: a window of time");
+    fields("last_step", &W::last_step, "the last one; `null`: as `first_step`");
+    fields("start_ns", &W::start_ns, "when it began, on the first rank that began it");
+    fields("end_ns", &W::end_ns, "when it ended, on the last one");
+    fields("ranks", &W::ranks, "ranks that recorded it; a process without a rank is none");
+  }
+};
+
+// The run was at level idle.
+struct OnDemand {
+  std::string steps_by;
+  std::vector<CapturedWindow> windows;
+
+  static constexpr void Declare(auto& fields) {
+    using D = OnDemand;
+    fields("steps_by", &D::steps_by,
+           "how steps were counted alike on all ranks: `marker` (`GPUPROBE_STEP_MARKER`), `calls` "
+           "(collectives on the largest communicator) or `time` (not at all); `null`: nothing was captured")
+        .NullIfZero();
+    fields("windows", &D::windows, "what was recorded, in time");
+  }
+};
+
 // Several processes computed on it at the same time.
 struct SharedDevice {
   std::string host;
@@ -147,6 +181,7 @@ struct Conditions {
   int ranks_heard = 0;
   std::optional<int> ranks_expected;
   std::optional<StepsRecorded> steps_recorded;
+  std::optional<OnDemand> on_demand;
   std::string step_marker;
 
   static constexpr void Declare(auto& fields) {
@@ -181,6 +216,9 @@ struct Conditions {
     fields("steps_recorded", &C::steps_recorded,
            "if only some steps were recorded: what was asked for, and how many there were. Every count and "
            "sum is of these. Else `null`");
+    fields("on_demand", &C::on_demand,
+           "at `GPUPROBE_LEVEL=idle`: what `gpuprobe capture` recorded. Every count and sum is of this. Else "
+           "`null`");
   }
 };
 

@@ -104,7 +104,9 @@ void LowMfu(const Report& report, std::vector<Finding>& out) {
 void WarmupDominated(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report) || report.conditions.duration_ns == 0) return;
   // What was left out on request, or to hold the budget, may have been steps, too.
-  if (report.conditions.steps_recorded.has_value() || report.trust.outside_window > 0) return;
+  if (report.conditions.steps_recorded.has_value() || report.conditions.on_demand.has_value() ||
+      report.trust.outside_window > 0)
+    return;
   if (!report.hangs.empty()) return;  // it stands still: no time in which it could train
   const double ranks = static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
   const double steady_ns = static_cast<double>(report.steps->time_ns.total) / ranks;

@@ -69,6 +69,8 @@ std::string RangesText(const Report& report) {
 
 void MarkerWithoutSteps(const Report& report, std::vector<Finding>& out) {
   if (report.conditions.step_marker.empty() || report.steps.has_value()) return;
+  const std::optional<OnDemand>& demand = report.conditions.on_demand;
+  if (demand.has_value() && demand->windows.empty()) return;  // nothing was there to be marked
   out.push_back(
       {.statement = absl::StrCat("--step-marker ", report.conditions.step_marker,
                                  " marks no steps, so step times are unknown."),

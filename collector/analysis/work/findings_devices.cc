@@ -174,8 +174,9 @@ void NoGpuWork(const Report& report, std::vector<Finding>& out) {
   const Trust& t = report.trust;
   // Work may have been there and not been recorded, or it was about to be called a hang.
   if (report.ranks.empty() || t.lost_total + t.outside_window + t.unrecorded_frames > 0 || t.cupti_taken ||
-      t.yields > 0 || report.conditions.steps_recorded.has_value() || !report.hangs.empty() ||
-      !report.past_hangs.empty() || std::any_of(report.ranks.begin(), report.ranks.end(), UsedItsGpu))
+      t.yields > 0 || report.conditions.steps_recorded.has_value() ||
+      report.conditions.on_demand.has_value() || !report.hangs.empty() || !report.past_hangs.empty() ||
+      std::any_of(report.ranks.begin(), report.ranks.end(), UsedItsGpu))
     return;
   std::vector<std::string> ends;
   size_t failed = 0;

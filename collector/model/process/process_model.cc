@@ -45,6 +45,11 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   delivery_.BeginBatch(batch);
   joiner_.BeginBatch(static_cast<uint32_t>(totals_.batches));
   if (absl::Status s = ApplyDefinitions(batch); !s.ok()) return s;
+  if (batch.has_capture()) {
+    captures_.On(batch.capture());
+    const v1::CaptureClock clock = captures_.clock();
+    if (clock == v1::CAPTURE_CLOCK_MARKER || clock == v1::CAPTURE_CLOCK_CALLS) steps_.RecordsSome();
+  }
   clock_.BeginBatch(batch, hello_.clock(), progress_.last_device_end_ns);
   if (absl::Status s = ApplyHostRecords(batch); !s.ok()) return s;
   clock_.BeginDeviceRecords(batch);
@@ -119,7 +124,10 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
   if (!status.ok()) return status;
   status = Read<CollectiveRecord>(batch, [this](const CollectiveRecord& r) { On(r); });
   if (!status.ok()) return status;
-  status = Read<RecordedStepRecord>(batch, [this](const RecordedStepRecord& r) { steps_.AddRecorded(r); });
+  status = Read<RecordedStepRecord>(batch, [this](const RecordedStepRecord& r) {
+    if (hello_.level() == v1::RECORDING_LEVEL_IDLE) captures_.On(r);
+    steps_.AddRecorded(r);
+  });
   if (!status.ok()) return status;
   status = Read<OverheadRecord>(batch, [this](const OverheadRecord& r) { On(r); });
   if (!status.ok()) return status;

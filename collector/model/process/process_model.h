@@ -25,6 +25,7 @@
 #include "collector/model/operations/device_work.h"
 #include "collector/model/operations/operation.h"
 #include "collector/model/operations/operation_joiner.h"
+#include "collector/model/process/captures.h"
 #include "collector/model/process/device_health.h"
 #include "collector/model/process/device_steps.h"
 #include "collector/model/process/driver_calls.h"
@@ -118,6 +119,8 @@ class ProcessModel {
   const HostProgress& progress() const { return progress_; }
   const DriverCalls& driver_calls() const { return driver_calls_; }
   const ProcessCondition& condition() const { return condition_; }
+  // At level idle.
+  const Captures& captures() const { return captures_; }
   // By device ordinal; none of those that NVML does not know.
   const std::map<uint32_t, DeviceHealth>& health() const { return health_; }
   // Model time never goes back. SetBackAt: how far the wall clock was behind it. Realtime: what the wall
@@ -204,6 +207,7 @@ class ProcessModel {
   ProcessCondition condition_;
   std::map<uint32_t, DeviceHealth> health_;
   DriverCalls driver_calls_;
+  Captures captures_;
   ProcessNames names_;
   ProcessClock clock_;
   DeviceWork devices_{names_, clock_, totals_};
@@ -222,7 +226,7 @@ class ProcessModel {
   void Visit(Archive& archive) {
     // The names come first: others look theirs up when they are loaded.
     archive.Members(this, Rebuilt(events_, hello_), versions_, totals_, progress_, condition_, health_,
-                    driver_calls_, names_, clock_, devices_, steps_, frames_, delivery_, ranges_,
+                    driver_calls_, captures_, names_, clock_, devices_, steps_, frames_, delivery_, ranges_,
                     collectives_, joiner_, memory_);
   }
 };

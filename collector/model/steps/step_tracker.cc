@@ -24,13 +24,33 @@ void StepTracker::RecordsSome() {
 }
 
 void StepTracker::AddRecorded(const RecordedStepRecord& step) {
-  if (!some_ || step.end_ns < step.begin_ns) return;
+  if (step.has_no_steps && !some_) {
+    constexpr size_t kMostWindows = 64;
+    anew_ns_.push_back(step.begin_ns);
+    if (anew_ns_.size() > kMostWindows) anew_ns_.pop_front();
+  }
+  if (!some_ || step.has_no_steps || step.end_ns < step.begin_ns) return;
   if (step.wait_start_ns != 0 && step.wait_end_ns > step.wait_start_ns)
     AddBlocked(step.wait_start_ns, step.wait_end_ns);
   ranges_.AddRecorded(step);
 }
 
+void StepTracker::BeginAnewAt(uint64_t launch_ns) {
+  bool anew = false;
+  for (; !anew_ns_.empty() && launch_ns >= anew_ns_.front(); anew_ns_.pop_front()) anew = true;
+  if (!anew || open_.empty()) return;
+  if (ranges_.chosen()) {
+    CutAtRanges(true);
+  } else {
+    CutAtAnchors(true);
+  }
+  CompletePending(0, true);
+  ForgetBefore(open_.End());
+  begins_anew_ = true;
+}
+
 void StepTracker::Add(const StepOperation& operation) {
+  if (!anew_ns_.empty() && operation.launched) BeginAnewAt(operation.launch_ns);
   open_.Add(operation);
   if (!pending_.empty() && pending_.front().end_ns != 0 && operation.launched &&
       operation.launch_ns >= pending_.front().end_ns) {
@@ -104,6 +124,7 @@ void StepTracker::CutAtRanges(bool all) {
 
 void StepTracker::CutStep(uint64_t begin, uint64_t end, const RangeCutter::StepRange* range) {
   PendingStep next{.begin = begin, .end = end};
+  next.after_others = std::exchange(begins_anew_, false);
   if (some_ && range != nullptr) {
     next.index = range->index;
     next.host_end_ns = range->end_ns;

@@ -137,12 +137,16 @@ class StepTracker {
   void CompleteFirst();
   // Sets the times of the first pending step.
   void MeasureFirst();
+  // What was launched before this is over: a window of time ended, and another one begins.
+  void BeginAnewAt(uint64_t launch_ns);
   void ForgetBefore(uint64_t position);
   void Place(uint64_t step, std::span<const StepOperation> operations, std::span<const StepPhase> phases);
 
   StepMarker marker_;
-  bool some_ = false;        // the probe records only some steps, and says which
-  uint64_t next_index_ = 0;  // then: of the next step, if none is left out
+  std::deque<uint64_t> anew_ns_;  // windows of time begin, of which nothing was added yet
+  bool begins_anew_ = false;      // the next step, in such a window
+  bool some_ = false;             // the probe records only some steps, and says which
+  uint64_t next_index_ = 0;       // then: of the next step, if none is left out
   OpenOperations open_;
   AnchorCutter anchors_;
   StepScout scout_;
@@ -167,9 +171,10 @@ class StepTracker {
   template <typename Archive>
   void Visit(Archive& archive) {
     // Rebuilt: the owner's.
-    archive.Members(this, Rebuilt(marker_, keeps_placed_, placed_), some_, next_index_, open_, anchors_,
-                    scout_, learned_, revisions_, ranges_, meanings_, pending_, restorer_, meter_, completed_,
-                    tokens_, begin_error_ns_, operations_, lost_operations_, loss_, lossy_);
+    archive.Members(this, Rebuilt(marker_, keeps_placed_, placed_), anew_ns_, begins_anew_, some_,
+                    next_index_, open_, anchors_, scout_, learned_, revisions_, ranges_, meanings_, pending_,
+                    restorer_, meter_, completed_, tokens_, begin_error_ns_, operations_, lost_operations_,
+                    loss_, lossy_);
     if constexpr (Archive::kReads) {
       archive.Require(IsConsistent());
       if (archive.ok()) return;

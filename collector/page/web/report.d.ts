@@ -21,12 +21,18 @@ export interface DuplicateRank {
 export interface StepsRecorded {
   marker: string; start: number; stop: number | null; every: number; begun: number; recorded: number;
 }
+export interface CapturedWindow {
+  first_step: number | null; last_step: number | null; start_ns: number; end_ns: number; ranks: number[];
+}
+export interface OnDemand {
+  steps_by: string | null; windows: CapturedWindow[];
+}
 export interface Conditions {
   job: string; hosts: string[]; step_marker: string | null; devices: DeviceCondition[]; devices_used: number; differing: string[];
   shared_devices: SharedDevice[]; stray_memory: StrayMemory[]; idle_devices: IdleDevice[]; duplicate_ranks: DuplicateRank[];
   cuda_driver: string | null; cuda_runtime: string | null; cupti: string | null; nccl: string | null; probe_version: string;
   collector_version: string; command_line: string[]; start_ns: number; duration_ns: number; world_size: number | null; ranks_heard: number;
-  ranks_expected: number | null; steps_recorded: StepsRecorded | null;
+  ranks_expected: number | null; steps_recorded: StepsRecorded | null; on_demand: OnDemand | null;
 }
 export interface CuptiDefect {
   defect: string; left_out: string; source: string;

@@ -101,7 +101,7 @@ TEST(StepTracker, StepsThatTheProbeTellsKeepTheirNumbersAndBeginWhereOtherWorkEn
 // Each takes 10 ns, one after the other.
 class Launcher {
  public:
-  explicit Launcher(StepTracker& steps) : steps_(steps) {}
+  explicit Launcher(StepTracker& steps, uint64_t at_ns = 1000) : steps_(steps), at_ns_(at_ns) {}
   void Launch(uint32_t token, WorkClass work = WorkClass::kCompute, uint16_t roles = 0) {
     at_ns_ += 20;
     steps_.Add({.start_ns = at_ns_ + 5,
@@ -117,8 +117,29 @@ class Launcher {
 
  private:
   StepTracker& steps_;
-  uint64_t at_ns_ = 1000;
+  uint64_t at_ns_;
 };
+
+TEST(StepTracker, NoStepReachesFromOneWindowOfTimeIntoTheNext) {
+  constexpr uint32_t kOptimizer = 100;
+  constexpr uint64_t kPause = 1'000'000;
+  StepTracker steps;
+  RecordedStepRecord window{};
+  window.has_no_steps = true;
+  for (uint64_t i = 0; i < 2; ++i) {
+    window.begin_ns = 1000 + i * kPause;
+    window.end_ns = window.begin_ns + 10'000;
+    steps.AddRecorded(window);
+    Launcher host(steps, window.begin_ns);
+    for (uint32_t step = 0; step < 8; ++step) {
+      for (uint32_t kernel = 0; kernel < 20; ++kernel) host.Launch(10 + kernel);
+      host.Launch(kOptimizer, WorkClass::kCompute, kRoleOptimizer);
+    }
+  }
+  steps.Finish();
+  EXPECT_GE(steps.count(), 14u);
+  for (const StepRecord& step : steps.steps()) EXPECT_LT(step.total_ns(), kPause / 2);
+}
 
 TEST(StepTracker, TheModelThatIsLoadedBeforeTheFirstStepIsNoPartOfIt) {
   constexpr uint32_t kCopy = 1;
