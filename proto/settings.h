@@ -59,6 +59,10 @@ inline constexpr Setting kSettings[] = {
      "kinds to record, from kernels,copies,memsets,syncs,memory,nccl,nvtx,driver; default: all. NCCL's GPU "
      "times come from kernels. Add graphs to record CUDA graph launches as a whole instead of node by node",
      "a list of kernels, copies, memsets, syncs, memory, nccl, nvtx, driver, graphs, separated by commas"},
+    {"GPUPROBE_LEVEL", Kind::kText, "full", "", 0, 0,
+     "how much is recorded: full, or idle, which is allocations and communicators, and everything else only "
+     "while gpuprobe capture asks for it",
+     "idle or full"},
     {"GPUPROBE_MIN_COPY_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
      "smaller copies appear only in totals, not in steps and traces"},
     {"GPUPROBE_MIN_ALLOCATION_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,

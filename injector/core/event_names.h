@@ -21,6 +21,8 @@ struct EventNames {
   uint32_t (*other_unknown_functions)() = nullptr;  // how many further ones
   // Who this process is by its NCCL communicators; false while they do not say.
   bool (*nccl_identity)(int32_t* rank, int32_t* world_size) = nullptr;
+  // What a communicator (Communicator.id) is called on all its ranks, 0: not known; and how many they are.
+  uint64_t (*communicator_hash)(uint32_t id, int32_t* ranks) = nullptr;
   // The number of a place in a payload's bytes; false behind the last one. Kind none: the bytes end before
   // it.
   bool (*payload_field)(uint32_t schema, size_t field, std::string_view bytes, std::string_view* name,

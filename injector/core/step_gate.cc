@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "injector/base/text.h"
+#include "injector/core/call_clock.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
 #include "proto/name_pattern.h"
@@ -81,10 +82,24 @@ StepRule ChooseSteps(Settings* settings) noexcept {
   constexpr size_t kStart = SettingIndex("GPUPROBE_START_STEP");
   constexpr size_t kStop = SettingIndex("GPUPROBE_STOP_STEP");
   constexpr size_t kEvery = SettingIndex("GPUPROBE_EVERY_STEPS");
+  constexpr size_t kLevel = SettingIndex("GPUPROBE_LEVEL");
   StepRule rule;
+  bool on_demand = false;
+  if (settings->IsSet(kLevel)) {
+    const std::string_view level = settings->Text(kLevel);
+    on_demand = level == "idle";
+    if (!on_demand && level != "full") settings->Reject(kLevel);
+  }
   if (settings->IsSet(kMarker) && !ParseStepMarker(settings->Text(kMarker), &rule)) {
     settings->Reject(kMarker);
     rule = {};
+  }
+  if (on_demand) {
+    for (const size_t steps : {kStart, kStop, kEvery}) {
+      if (settings->IsSet(steps)) settings->Reject(steps, "gpuprobe capture chooses the steps at level idle");
+    }
+    rule.on_demand = true;
+    return rule;
   }
   if (rule.marker == StepRule::Marker::kNone) {
     for (const size_t steps : {kStart, kStop, kEvery}) {
@@ -115,6 +130,13 @@ void StepGate::Init(const StepRule& rule) noexcept {
   opened_.store(0);
   open_.store(false);
   earlier_launch_stamp_.store(0);
+  awake_.store(false);
+  from_.store(UINT64_MAX);
+  until_.store(0);
+  clock_communicator_.store(0);
+  window_ = {};
+  armed_ = false;
+  opened_before_ = 0;
   final_begins_ = final_ends_ = closed_before_ = told_ = 0;
   At(0).earlier_end_ns.store(0);
   At(0).wait_start_ns.store(0);
@@ -124,8 +146,11 @@ void StepGate::Init(const StepRule& rule) noexcept {
 }
 
 void StepGate::Begin() noexcept {
-  const uint64_t index = begun_.fetch_add(1, std::memory_order_relaxed);
-  if (!rule_.Records(index)) return;
+  const uint64_t index = begun_.fetch_add(1, std::memory_order_seq_cst);
+  if (Wants(index)) Open(index, false);
+}
+
+void StepGate::Open(uint64_t index, bool has_no_steps) noexcept {
   const uint64_t number = opened_.load(std::memory_order_relaxed);
   Window& next = At(number + 1);
   next.earlier_end_ns.store(0, std::memory_order_relaxed);
@@ -133,6 +158,7 @@ void StepGate::Begin() noexcept {
   next.wait_end_ns.store(0, std::memory_order_relaxed);
   Window& window = At(number);
   window.index.store(index, std::memory_order_relaxed);
+  window.has_no_steps.store(has_no_steps, std::memory_order_relaxed);
   window.first_correlation.store(0, std::memory_order_relaxed);
   window.earlier_launch_stamp.store(earlier_launch_stamp_.load(std::memory_order_relaxed),
                                     std::memory_order_relaxed);
@@ -144,19 +170,21 @@ void StepGate::Begin() noexcept {
 }
 
 void StepGate::End() noexcept {
-  if (!open_.load(std::memory_order_relaxed)) return;
-  open_.store(false, std::memory_order_release);
+  // At a capture's limit the probe's thread ends a step, too.
+  if (!open_.load(std::memory_order_relaxed) || !open_.exchange(false, std::memory_order_acq_rel)) return;
   Window& window = At(opened_.load(std::memory_order_relaxed) - 1);
   window.end_stamp.store(Stamp(), std::memory_order_relaxed);
   window.end_ns.store(NowNs(), std::memory_order_release);
 }
 
-void StepGate::Opened(uint32_t tid, uint64_t id, std::string_view name) noexcept {
-  if (!rule_.Matches(name)) return;
+bool StepGate::Opened(uint32_t tid, uint64_t id, std::string_view name) noexcept {
+  if (!rule_.Matches(name)) return false;
   uint32_t owner = 0;
-  if (!marker_tid_.compare_exchange_strong(owner, tid, std::memory_order_relaxed) && owner != tid) return;
+  if (!marker_tid_.compare_exchange_strong(owner, tid, std::memory_order_relaxed) && owner != tid)
+    return true;
   uint64_t none = 0;
   if (open_range_.compare_exchange_strong(none, id, std::memory_order_relaxed)) Begin();
+  return true;
 }
 
 void StepGate::Closed(uint64_t id) noexcept {
@@ -173,12 +201,83 @@ void StepGate::Issued(std::string_view operation) noexcept {
   Begin();
 }
 
+// Steps of calls have the number of their first call, in steps, so that a later capture's are higher.
+void StepGate::Reached(uint32_t communicator, uint64_t number) noexcept {
+  if (communicator != clock_communicator_.load(std::memory_order_seq_cst)) return;
+  const uint64_t from = from_.load(std::memory_order_seq_cst);
+  const uint64_t next = number + 1;
+  if (from == UINT64_MAX || next < from) return;
+  const uint64_t per_step = window_.calls_per_step;
+  const bool is_over = next >= until_.load(std::memory_order_relaxed);
+  const uint64_t step = is_over ? UINT64_MAX : (next - from % per_step) / per_step;
+  if (step_of_calls_.exchange(step, std::memory_order_acq_rel) == step) return;
+  End();
+  if (!is_over) Open(step, false);
+}
+
+void StepGate::Wake() noexcept {
+  // Marks of another capture's launches.
+  for (uint8_t& launch : launches) {
+    const std::atomic_ref mark(launch);
+    if (mark.load(std::memory_order_relaxed) != 0) mark.store(0, std::memory_order_relaxed);
+  }
+  awake_.store(true, std::memory_order_release);
+}
+
+void StepGate::Rest() noexcept { awake_.store(false, std::memory_order_release); }
+
+// Either the thread that passes the begin sees the window, or we see that it has passed.
+bool StepGate::Arm(const CaptureWindow& window) noexcept {
+  window_ = window;
+  opened_before_ = opened_.load(std::memory_order_acquire);
+  step_of_calls_.store(UINT64_MAX, std::memory_order_relaxed);
+  armed_ = true;
+  if (window.clock == wire::CaptureClock::kCaptureClockTime) return true;
+  until_.store(window.end, std::memory_order_seq_cst);
+  from_.store(window.begin, std::memory_order_seq_cst);
+  bool passed = false;
+  if (window.clock == wire::CaptureClock::kCaptureClockCalls) {
+    clock_communicator_.store(window.communicator, std::memory_order_seq_cst);
+    passed = call_clock.calls() >= window.begin;
+  } else {
+    passed = begun_.load(std::memory_order_seq_cst) > window.begin;
+  }
+  if (passed) Disarm();
+  return !passed;
+}
+
+bool StepGate::KeepTime(uint64_t now_ns) noexcept {
+  if (!armed_ || window_.clock != wire::CaptureClock::kCaptureClockTime) return false;
+  if (now_ns >= window_.end) Disarm();
+  if (!armed_ || now_ns < window_.begin || steps_captured() > 0) return false;
+  Open(0, true);
+  return true;
+}
+
+void StepGate::Disarm() noexcept {
+  from_.store(UINT64_MAX, std::memory_order_seq_cst);
+  clock_communicator_.store(0, std::memory_order_seq_cst);
+  armed_ = false;
+  End();
+}
+
+bool StepGate::Ended() const noexcept {
+  if (!armed_) return true;
+  if (is_open() || window_.clock == wire::CaptureClock::kCaptureClockTime) return false;
+  if (window_.clock == wire::CaptureClock::kCaptureClockCalls) return call_clock.calls() >= window_.end;
+  const uint64_t opened = opened_.load(std::memory_order_acquire);
+  const bool was_last =
+      opened > opened_before_ && At(opened - 1).index.load(std::memory_order_relaxed) + 1 == window_.end;
+  return was_last || begun_.load(std::memory_order_relaxed) > window_.end;
+}
+
 bool StepGate::IsRecorded(uint32_t correlation) const noexcept {
   const std::atomic_ref mark(launches[correlation % kLaunches]);
   return mark.load(std::memory_order_relaxed) == Mark(correlation, true);
 }
 
 bool StepGate::Launched(uint32_t correlation) noexcept {
+  if (rests()) return false;
   const bool recorded = open_.load(std::memory_order_acquire);
   const std::atomic_ref mark(launches[correlation % kLaunches]);
   mark.store(Mark(correlation, recorded), std::memory_order_relaxed);
@@ -203,12 +302,17 @@ StepGate::Window& StepGate::FirstAfter(Precedes precedes) noexcept {
 }
 
 bool StepGate::KeepsWork(uint32_t correlation, uint64_t end_ns) noexcept {
-  if (IsRecorded(correlation)) return true;
+  if (IsRecorded(correlation)) {
+    if (on_demand()) kept_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
   Window& window = FirstAfter([correlation](const Window& w) noexcept {
     const uint32_t first = w.first_correlation.load(std::memory_order_relaxed);
     return first == 0 || static_cast<int32_t>(first - correlation) > 0;
   });
   StoreMax(window.earlier_end_ns, end_ns);
+  if (on_demand() && &window == &At(opened_.load(std::memory_order_relaxed)))
+    behind_.fetch_add(1, std::memory_order_relaxed);
   return false;
 }
 
@@ -270,6 +374,7 @@ void StepGate::ReportSteps(bool final, void (*report)(void* to, const wire::Reco
   closed_before_ = final_ends_;
   for (told_ = std::max(told_, Oldest(opened_.load(std::memory_order_acquire))); told_ < until; ++told_) {
     const Window& window = At(told_);
+    if (window.has_no_steps.load(std::memory_order_relaxed)) continue;
     const uint64_t begin_ns = window.begin_ns.load(std::memory_order_relaxed);
     const uint64_t launch_stamp = window.earlier_launch_stamp.load(std::memory_order_relaxed);
     report(to, {.begin_ns = begin_ns,

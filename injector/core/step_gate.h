@@ -8,10 +8,14 @@
 // of the host's last wait. CUPTI's kinds stay enabled, as recording.h says. The collector cannot do this: it
 // sees steps only once their records arrive, and counts steps by the very records that are to be skipped.
 //
-// Thread: Init on the starting thread, before the probe is live; Opened, Closed, Issued and Launched on the
-// program's; KeepsWork and KeepsWait in the decoder; the rest on the probe's thread with the builder's lock.
-// Allocation: none; static tables that the kernel backs as they are used. Failure: a launch that is not (or
-// no longer) in the table is not recorded; if more than kWindows steps pass between two looks, the oldest
+// At level idle it is closed until a capture opens it for some steps, which it counts by the marker, by calls
+// on a communicator, or not at all (a window of time). Between captures it rests: launches are not noted, and
+// events that only a report would read are not made.
+//
+// Thread: Init on the starting thread, before the probe is live; Opened, Closed, Issued, Reached and Launched
+// on the program's; KeepsWork and KeepsWait in the decoder; the rest on the probe's thread with the builder's
+// lock. Allocation: none; static tables that the kernel backs as they are used. Failure: a launch that is not
+// (or no longer) in the table is not recorded; if more than kWindows steps pass between two looks, the oldest
 // are not reported.
 #pragma once
 
@@ -37,6 +41,7 @@ struct StepRule {
   uint64_t start = 0;
   uint64_t stop = UINT64_MAX;
   uint64_t every = 1;
+  bool on_demand = false;  // level idle: none until a capture
 
   std::string_view Text() const noexcept { return {text, text_bytes}; }
   bool Records(uint64_t step) const noexcept {
@@ -53,6 +58,16 @@ bool ParseStepMarker(std::string_view text, StepRule* rule) noexcept;
 // cannot be used, steps without a marker included. If no steps are to be left out, the marker is kNone.
 StepRule ChooseSteps(Settings* settings) noexcept;
 
+// What a capture records: from `begin` on and before `end`, in steps of the marker, in calls on a
+// communicator, or in nanoseconds of CLOCK_REALTIME.
+struct CaptureWindow {
+  wire::CaptureClock clock = wire::CaptureClock::kCaptureClockNone;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint32_t communicator = 0;    // of calls: Communicator.id
+  uint32_t calls_per_step = 1;  // of calls
+};
+
 class StepGate {
  public:
   static constexpr size_t kWindows = 1024;              // recorded steps that are remembered
@@ -60,7 +75,11 @@ class StepGate {
 
   void Init(const StepRule& rule) noexcept;
   // False: everything is recorded, and nothing below may be called.
-  bool in_use() const noexcept { return rule_.marker != StepRule::Marker::kNone; }
+  bool in_use() const noexcept { return on_demand() || rule_.marker != StepRule::Marker::kNone; }
+  // Level idle.
+  bool on_demand() const noexcept { return rule_.on_demand; }
+  // No capture is under way.
+  bool rests() const noexcept { return on_demand() && !awake_.load(std::memory_order_relaxed); }
   bool watches_ranges() const noexcept { return rule_.marker == StepRule::Marker::kRange; }
   bool watches_calls() const noexcept { return rule_.marker == StepRule::Marker::kCalls; }
   // Whether the current step is recorded.
@@ -68,10 +87,35 @@ class StepGate {
   const StepRule& rule() const noexcept { return rule_; }
 
   // A range. Only one thread's ranges are steps: the first that opened one. Costs a comparison of names.
-  void Opened(uint32_t tid, uint64_t id, std::string_view name) noexcept;
+  // True: it is a step, or it has its name.
+  bool Opened(uint32_t tid, uint64_t id, std::string_view name) noexcept;
   void Closed(uint64_t id) noexcept;
   // NCCL calls of one operation have returned.
   void Issued(std::string_view operation) noexcept;
+  // The call with this number on a communicator has been issued, and noted in call_clock.
+  void Reached(uint32_t communicator, uint64_t number) noexcept;
+
+  // On demand. Before CUPTI's kinds are enabled, and after they were disabled.
+  void Wake() noexcept;
+  void Rest() noexcept;
+  // Records a window; one at a time. False: its begin has passed, and nothing is recorded.
+  [[nodiscard]] bool Arm(const CaptureWindow& window) noexcept;
+  // Opens and closes a window of time. True: it was opened just now.
+  bool KeepTime(uint64_t now_ns) noexcept;
+  // Nothing more is recorded of the window: Ended() is true from now on.
+  void Disarm() noexcept;
+  // The window is over.
+  bool Ended() const noexcept;
+  // Steps of this window that were begun; of a window of time, 1.
+  uint64_t steps_captured() const noexcept {
+    return opened_.load(std::memory_order_acquire) - opened_before_;
+  }
+  // Records of recorded work that have come, ever.
+  uint64_t work_kept() const noexcept { return kept_.load(std::memory_order_relaxed); }
+  // Records of work that was launched after the last window, ever: the device has passed its end.
+  uint64_t work_behind() const noexcept { return behind_.load(std::memory_order_relaxed); }
+  // Windows that are remembered and were not reported.
+  uint64_t unreported() const noexcept { return opened_.load(std::memory_order_relaxed) - told_; }
 
   // Notes a launch under the id that its records will have. True: it is recorded.
   bool Launched(uint32_t correlation) noexcept;
@@ -110,6 +154,7 @@ class StepGate {
     std::atomic<uint64_t> earlier_end_ns;
     std::atomic<uint64_t> wait_start_ns;
     std::atomic<uint64_t> wait_end_ns;
+    std::atomic<bool> has_no_steps;  // a window of time: reported when it was opened
   };
 
   // Static tables, all zeros so that they take no room in the library's file.
@@ -118,7 +163,13 @@ class StepGate {
 
   static Window& At(uint64_t number) noexcept { return windows[number % kWindows]; }
   static uint64_t Oldest(uint64_t opened) noexcept { return opened < kWindows ? 0 : opened - kWindows + 1; }
+  // Whether a step is to be recorded.
+  bool Wants(uint64_t index) const noexcept {
+    if (!on_demand()) return rule_.Records(index);
+    return index >= from_.load(std::memory_order_seq_cst) && index < until_.load(std::memory_order_relaxed);
+  }
   void Begin() noexcept;
+  void Open(uint64_t index, bool has_no_steps) noexcept;
   void End() noexcept;
   // The first window that an event precedes, as `precedes(window)` says; the next to be opened if none.
   template <typename Precedes>
@@ -132,7 +183,18 @@ class StepGate {
   std::atomic<uint64_t> opened_{0};  // windows
   std::atomic<bool> open_{false};    // the last of them
   std::atomic<uint64_t> earlier_launch_stamp_{0};
+  // On demand. The window in steps or calls: none while `from_` is the largest number.
+  std::atomic<bool> awake_{false};
+  std::atomic<uint64_t> from_{UINT64_MAX};
+  std::atomic<uint64_t> until_{0};
+  std::atomic<uint32_t> clock_communicator_{0};  // of calls; 0: they do not count
+  std::atomic<uint64_t> step_of_calls_{UINT64_MAX};
+  std::atomic<uint64_t> kept_{0};
+  std::atomic<uint64_t> behind_{0};
   // Probe's thread only.
+  CaptureWindow window_;
+  bool armed_ = false;
+  uint64_t opened_before_ = 0;
   uint64_t final_begins_ = 0;
   uint64_t final_ends_ = 0;
   uint64_t closed_before_ = 0;

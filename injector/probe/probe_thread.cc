@@ -128,10 +128,10 @@ bool ProbeThread::Called(uint32_t* seen) noexcept {
 // `seen` is the wake word from before the work: a wake that came during it ends the sleep at once.
 void ProbeThread::SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept {
   while (!finishing() && !Called(&seen)) {
-    sampler_.Tick(finish_requested_);
+    Sample();
     const int64_t left = deadline_ms - MonotonicMs();
     if (left <= 0) return;
-    FutexWait(wake_word, seen, sampler_.RestMs(left));
+    FutexWait(wake_word, seen, on_demand_.IsParked() ? left : sampler_.RestMs(left));
   }
 }
 
@@ -265,15 +265,12 @@ void ProbeThread::Loop() noexcept {
   AwaitRing();
   while (!finishing()) {
     const uint32_t seen = wake_word.load(std::memory_order_acquire);
-    const int64_t next = MonotonicMs() + options_.flush_ms;
+    const int64_t next = MonotonicMs() + on_demand_.PeriodMs(options_.flush_ms);
     TickParts();
     HoldBudget();
     session_->Tick();
-    if (sender_.TakeUnfinished()) {
-      session_->FlushUnfinished();
-    } else {
-      session_->Flush(false);
-    }
+    on_demand_.Tick();
+    Flush();
     RefreshVersions();
     RefreshNcclIdentity(false);
     Collect(false);
@@ -288,9 +285,12 @@ void ProbeThread::Loop() noexcept {
       GiveUp();
       return;
     }
+    CaptureOrder order;
+    const bool ordered = sender_.TakeOrder(&order);
+    if (ordered) on_demand_.Obey(order);
     if (sender_.asked_to_detach()) {
       PrepareToDetach();
-    } else if (!flush_now) {
+    } else if (!flush_now && !ordered) {
       RestUntil(next, seen);
     }
   }
@@ -423,8 +423,19 @@ void ProbeThread::PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept {
     const int64_t left = deadline_ms - MonotonicMs();
     sent = sender_.Pump(left < kPumpSliceMs ? static_cast<int>(left > 0 ? left : 0) : kPumpSliceMs);
     if (left <= 0 || finishing() || Called(&seen)) return;
-    sampler_.Tick(finish_requested_);
+    Sample();
   }
+}
+
+// What launching threads are in explains gaps in what is recorded.
+void ProbeThread::Sample() noexcept {
+  if (!on_demand_.IsParked()) sampler_.Tick(finish_requested_);
+}
+
+void ProbeThread::Flush() noexcept {
+  if (sender_.TakeUnfinished()) return session_->FlushUnfinished();
+  if (on_demand_.IsParked() && session_->has_devices() && session_->pool().outstanding() == 0) return;
+  session_->Flush(false);
 }
 
 void ProbeThread::Collect(bool final) noexcept {
@@ -434,9 +445,9 @@ void ProbeThread::Collect(bool final) noexcept {
   SetBackgroundCpuNs(static_cast<uint64_t>(cpu.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(cpu.tv_nsec));
   const Lock lock(stream_->mutex);
   stream_->drain.Drain(final ? UINT64_MAX : NowNs() - kEventSettleNs);
-  if (step_gate.in_use())
+  if (step_gate.in_use() && (final || !on_demand_.MustKeepSteps()))
     step_gate.ReportSteps(
-        final,
+        final || on_demand_.IsParked(),
         [](void* builder, const wire::RecordedStepRow& step) noexcept {
           static_cast<BatchBuilder*>(builder)->Add(step);
         },

@@ -17,6 +17,7 @@
 #include "injector/core/governor.h"
 #include "injector/core/identity.h"
 #include "injector/ledgers/stream.h"
+#include "injector/probe/on_demand.h"
 #include "injector/probe/sender.h"
 #include "injector/sampling/host_sampler.h"
 #include "injector/send/autostart.h"
@@ -45,6 +46,7 @@ class ProbeThread {
         autostart_(autostart),
         places_(places),
         identity_(identity),
+        on_demand_(session, stream),
         sampler_(getpid(), stream),
         sender_(&stream->queue, connection, &stream->builder.history()) {}
 
@@ -76,6 +78,8 @@ class ProbeThread {
   bool TryAgain() noexcept;
   void StartAnother() noexcept;
   void RestUntil(int64_t deadline_ms, uint32_t seen) noexcept;
+  void Sample() noexcept;
+  void Flush() noexcept;
   void Collect(bool final) noexcept;
   void FinalFlush() noexcept;
   void RefreshVersions() noexcept;
@@ -98,6 +102,7 @@ class ProbeThread {
   Autostart* autostart_;
   const SocketPlaces* places_;
   const Identity* identity_;
+  OnDemand on_demand_;
   HostSampler sampler_;
   Sender sender_;
   Options options_;

@@ -35,7 +35,9 @@ struct Cursor {
       case 0:
         return Varint(value);
       case 1:
-        return Skip(8);
+        if (!Skip(8)) return false;
+        std::memcpy(value, at - 8, 8);
+        return true;
       case 2:
         if (!Varint(value) || *value > static_cast<uint64_t>(end - at)) return false;
         *bytes = {at, at + *value};
@@ -226,6 +228,24 @@ void Sender::TakeWelcome(const uint8_t* data, size_t size) noexcept {
   lacks_definitions_ = on_record == 0 && !history_->complete();
 }
 
+void Sender::TakeCapture(const uint8_t* data, size_t size) noexcept {
+  using Tag = wire::CaptureTag;
+  Cursor fields{data, data + size};
+  Cursor bytes{};
+  uint32_t number = 0;
+  uint64_t value = 0;
+  order_ = {};
+  while (fields.Field(&number, &value, &bytes)) {
+    if (number == Number(Tag::kId)) order_.id = value;
+    if (number == Number(Tag::kClock)) order_.clock = static_cast<wire::CaptureClock>(value);
+    if (number == Number(Tag::kBegin)) order_.begin = value;
+    if (number == Number(Tag::kEnd)) order_.end = value;
+    if (number == Number(Tag::kCommunicator)) order_.communicator = value;
+    if (number == Number(Tag::kCallsPerStep)) order_.calls_per_step = static_cast<uint32_t>(value);
+    if (number == Number(Tag::kLimitMs)) order_.limit_ms = static_cast<uint32_t>(value);
+  }
+}
+
 // Returns whether a flush was asked for.
 bool Sender::TakeControl(const uint8_t* data, size_t size) noexcept {
   bool flush = false;
@@ -245,6 +265,8 @@ bool Sender::TakeControl(const uint8_t* data, size_t size) noexcept {
       if (number == Number(wire::ControlTag::kEnded)) said_ended_ = said_ended_ || value != 0;
       if (number == Number(wire::ControlTag::kWelcome))
         TakeWelcome(bytes.at, static_cast<size_t>(bytes.end - bytes.at));
+      if (number == Number(wire::ControlTag::kCapture))
+        TakeCapture(bytes.at, static_cast<size_t>(bytes.end - bytes.at));
       if (number == Number(wire::ControlTag::kRecordingTo)) {
         recording_to_.Clear();
         recording_to_.Add(

@@ -20,6 +20,7 @@
 
 #include "injector/base/text.h"
 #include "injector/core/identity.h"
+#include "injector/probe/capture_order.h"
 #include "injector/rows/definition_history.h"
 #include "injector/rows/frames.h"
 #include "injector/send/connection.h"
@@ -70,6 +71,12 @@ class Sender {
 
   // The collector asks us to end recording, while the process goes on.
   bool asked_to_detach() const noexcept { return asked_to_detach_; }
+  // The collector's last order of a capture, once. False: there is none.
+  bool TakeOrder(CaptureOrder* order) noexcept {
+    *order = order_;
+    order_ = {};
+    return order->id != 0;
+  }
   bool ended() const noexcept { return ended_; }
   // The collector is gone without an announcement: connect again and call Greet.
   bool broken() const noexcept { return broken_; }
@@ -90,6 +97,7 @@ class Sender {
   void End() noexcept;
   bool TakeControl(const uint8_t* data, size_t size) noexcept;
   void TakeWelcome(const uint8_t* data, size_t size) noexcept;
+  void TakeCapture(const uint8_t* data, size_t size) noexcept;
 
   SendQueue* queue_;
   Connection* connection_;
@@ -103,6 +111,7 @@ class Sender {
   bool complete_ = false;
   bool said_ended_ = false;
   bool asked_to_detach_ = false;
+  CaptureOrder order_;              // id 0: none
   bool lacks_definitions_ = false;  // the collector does not know us, and they cannot be restated
   int64_t greeted_ms_ = 0;
   int64_t heard_ms_ = 0;

@@ -67,6 +67,7 @@ void BatchBuilder::EncodeBody(WireBuffer* out) const noexcept {
   EncodeLosses(batch, Number(Tag::kLosses));
   EncodeSelf(batch, unrecorded_, records_sealed_ + rows(), sequence_);
   EncodeHostState(batch, host_state_);
+  if (capture_.id != 0) EncodeCapture(batch, capture_);
 }
 
 bool BatchBuilder::Seal() noexcept {
@@ -89,6 +90,7 @@ bool BatchBuilder::Seal() noexcept {
   }
   if (sealed) {
     records_sealed_ += records;
+    capture_ = {};
     Sent();
   } else {
     const uint32_t levels = tables_.Of<wire::PoolLevelRow>().rows();  // which are reported again

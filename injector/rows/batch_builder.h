@@ -43,13 +43,15 @@ class BatchBuilder : public Definitions {
   void NotePool(const PoolSample& sample) noexcept { pools_.Note(sample); }
   // The host state to send with the next batches; does not by itself make a batch worth sending.
   void SetHostState(const HostStateRow& state) noexcept { host_state_ = state; }
+  // Goes with the next batch, once, and makes it worth sending.
+  void SetCapture(const CaptureRow& capture) noexcept { capture_ = capture; }
   // Counts records that have no row.
   UnrecordedCounts& unrecorded() noexcept { return unrecorded_; }
 
   // True when the batch holds anything that is worth sending. The cost of collecting records does not count:
   // each flush adds to it.
   bool HasContent() const noexcept {
-    return rows() != tables_.Of<wire::OverheadRow>().rows() || pending().size != 0;
+    return rows() != tables_.Of<wire::OverheadRow>().rows() || pending().size != 0 || capture_.id != 0;
   }
   // Encodes the batch into the queue and starts the next one. False when its records were dropped.
   bool Seal() noexcept;
@@ -74,6 +76,7 @@ class BatchBuilder : public Definitions {
   UnrecordedCounts unrecorded_;
   PoolLevels pools_;
   HostStateRow host_state_;
+  CaptureRow capture_;
 };
 
 }  // namespace gpuprobe::injector

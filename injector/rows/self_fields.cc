@@ -126,6 +126,22 @@ static void EncodeCreation(WireWriter& state, wire::HostStateTag tag, const Crea
   fields.add_sint32(Number(Tag::kResult), row.facts.result);
 }
 
+void EncodeCapture(WireWriter& batch, const CaptureRow& capture) noexcept {
+  using Tag = wire::CaptureStateTag;
+  WireWriter fields(batch, Number(wire::BatchTag::kCapture));
+  fields.add_uint64(Number(Tag::kId), capture.id);
+  fields.add_enum(Number(Tag::kPhase), static_cast<int32_t>(capture.phase));
+  fields.add_enum(Number(Tag::kClock), static_cast<int32_t>(capture.clock));
+  fields.add_uint32(Number(Tag::kHasMarker), capture.has_marker ? 1 : 0);
+  fields.add_uint64(Number(Tag::kStepsBegun), capture.steps_begun);
+  fields.add_fixed64(Number(Tag::kCommunicator), capture.communicator);
+  fields.add_uint32(Number(Tag::kCommunicatorRanks), capture.communicator_ranks);
+  fields.add_uint64(Number(Tag::kCalls), capture.calls);
+  fields.add_uint32(Number(Tag::kCallsPerStep), capture.calls_per_step);
+  fields.add_uint64(Number(Tag::kStepCall), capture.step_call);
+  fields.add_uint64(Number(Tag::kSteps), capture.steps);
+}
+
 void EncodeHostState(WireWriter& batch, const HostStateRow& state) noexcept {
   using Tag = wire::HostStateTag;
   WireWriter fields(batch, Number(wire::BatchTag::kHostState));

@@ -59,9 +59,25 @@ struct HostStateRow {
   CreationRow refused;
 };
 
+// CaptureState on the wire. `id` 0: nothing to say.
+struct CaptureRow {
+  uint64_t id = 0;
+  wire::CapturePhase phase = wire::CapturePhase::kCapturePhaseNone;
+  wire::CaptureClock clock = wire::CaptureClock::kCaptureClockNone;
+  bool has_marker = false;
+  uint64_t steps_begun = 0;
+  uint64_t communicator = 0;
+  uint32_t communicator_ranks = 0;
+  uint64_t calls = 0;
+  uint32_t calls_per_step = 0;
+  uint64_t step_call = 0;
+  uint64_t steps = 0;
+};
+
 // As fields of Batch. `records` and `batches`: with this one, sent and made so far.
 void EncodeSelf(WireWriter& batch, const UnrecordedCounts& counts, uint64_t records,
                 uint64_t batches) noexcept;
 void EncodeHostState(WireWriter& batch, const HostStateRow& state) noexcept;
+void EncodeCapture(WireWriter& batch, const CaptureRow& capture) noexcept;
 
 }  // namespace gpuprobe::injector

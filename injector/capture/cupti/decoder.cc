@@ -33,6 +33,11 @@ bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
   return false;
 }
 
+bool LeftOut() noexcept {
+  CountSelf(SelfCounter::kOutsideWindow);
+  return true;
+}
+
 // Also false, and counted, for records that were not asked for.
 bool Usable(const Recording& window, uint64_t start_ns, uint64_t end_ns) noexcept {
   if (!ValidTimes(start_ns, end_ns)) return false;
@@ -41,18 +46,19 @@ bool Usable(const Recording& window, uint64_t start_ns, uint64_t end_ns) noexcep
   return false;
 }
 
-bool LeftOut() noexcept {
-  CountSelf(SelfCounter::kOutsideWindow);
-  return true;
-}
-
 // Belongs to a step that is not recorded.
 bool InOtherStep(uint32_t correlation, uint64_t end_ns) noexcept {
   return step_gate.in_use() && !step_gate.KeepsWork(correlation, end_ns) && LeftOut();
 }
 
+// What ran while a capture switched CUPTI's kinds has a record without times. It is none of the capture's.
+bool IsOfASwitch(uint32_t correlation, uint64_t start_ns) noexcept {
+  return start_ns == 0 && step_gate.on_demand() && !step_gate.IsRecorded(correlation);
+}
+
 // For work on the device.
 bool Usable(uint32_t correlation, uint64_t start_ns, uint64_t end_ns) noexcept {
+  if (IsOfASwitch(correlation, start_ns)) return !LeftOut();
   return Usable(recording, start_ns, end_ns) && !InOtherStep(correlation, end_ns);
 }
 
@@ -212,6 +218,7 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
     }
     if (!kernels_wanted) continue;
     const auto& kernel = As<CUpti_ActivityKernel4>(found);
+    if (kernel.start == 0 && IsOfASwitch(kernel.correlationId, 0) && LeftOut()) continue;
     if (!Usable(window, kernel.start, kernel.end)) continue;
     if (by_step && InOtherStep(kernel.correlationId, kernel.end)) continue;
     const CachedSite* site = sites == nullptr ? &no_site : &sites->Guess(kernel);

@@ -235,13 +235,14 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
   if (data.correlationId == thread.last_launch_correlation) return;
   thread.last_launch_correlation = data.correlationId;
   thread.newest_launch.store(data.correlationId, std::memory_order_relaxed);
+  const uint64_t now = Stamp();
+  RecordLaunch(thread, now);
   if (step_gate.in_use() && !step_gate.Launched(data.correlationId)) {
-    return CountSelf(SelfCounter::kOutsideWindow);
+    if (!step_gate.rests()) CountSelf(SelfCounter::kOutsideWindow);
+    return;
   }
   const uint64_t range = InnermostRange(thread);
-  const uint64_t now = Stamp();
   thread.launch_entered_ns = now;
-  RecordLaunch(thread, now);
   thread.launch_is_timed = data.symbolName != nullptr && IsTimed(data.correlationId);
   Emit(thread,
        LaunchEvent{.time_ns = now,

@@ -21,6 +21,7 @@
 #include "injector/core/host_clock.h"
 #include "injector/core/recording.h"
 #include "injector/core/self_report.h"
+#include "injector/core/step_gate.h"
 
 namespace gpuprobe::injector {
 
@@ -103,7 +104,7 @@ CuptiSession::StartResult CuptiSession::Attach(bool beside_others) noexcept {
                  .self = this,
                  .precautions = precautions_});
   const bool enabled = EnableEverything();
-  kinds_enabled_.store(enabled, std::memory_order_relaxed);
+  kinds_enabled_.store(enabled && !step_gate.on_demand(), std::memory_order_relaxed);
   capturing_.store(enabled, std::memory_order_release);
   return enabled ? StartResult::kCapturing : StartResult::kRefused;
 }
@@ -115,6 +116,7 @@ bool CuptiSession::EnableEverything() noexcept {
   if (enabled) {
     for (const RecordedKind& recorded : kRecordedKinds) {
       if (!Records(recorded.kind)) continue;
+      if (step_gate.on_demand() && recorded.kind != CUPTI_ACTIVITY_KIND_DEVICE) continue;
       const bool done = Check(api_.ActivityEnable(recorded.kind));
       if (recorded.kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) enabled = done;
     }
@@ -228,6 +230,21 @@ bool CuptiSession::Records(CUpti_ActivityKind kind) const noexcept {
 // recorded whole is settled at Start, before there is any.
 void CuptiSession::StopKinds() noexcept {
   if (capturing() && driver_is_up()) DisableKinds();
+}
+
+// Said first: a tool that is our guest may at the same time disable what it thinks only it needs.
+bool CuptiSession::StartKinds() noexcept {
+  if (!capturing() || !driver_is_up()) return false;
+  if (kinds_enabled_.exchange(true, std::memory_order_acq_rel)) return true;
+  bool enabled = true;
+  for (const RecordedKind& recorded : kRecordedKinds) {
+    const CUpti_ActivityKind kind = recorded.kind;
+    if (!Records(kind) || kind == CUPTI_ACTIVITY_KIND_DEVICE) continue;
+    const bool done = Check(api_.ActivityEnable(kind));
+    if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) enabled = done;
+  }
+  if (!enabled) DisableKinds();
+  return enabled;
 }
 
 void CuptiSession::DisableKinds() noexcept {

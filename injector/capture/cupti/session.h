@@ -50,7 +50,10 @@ class CuptiSession {
   // of it comes later.
   void FlushUnfinished() noexcept;
 
-  // Records no more of the device's work; callbacks stay. Never again: see core/governor.h.
+  // At level idle, kinds are enabled for a capture only. False: they cannot be.
+  [[nodiscard]] bool StartKinds() noexcept;
+  // Records no more of the device's work; callbacks stay. Where it holds the budget, never again: see
+  // core/governor.h.
   void StopKinds() noexcept;
 
   // The program makes a CUDA graph. On its thread, inside a callback, before the graph is begun.
@@ -59,6 +62,9 @@ class CuptiSession {
   static bool names_may_be_stale() noexcept;
   // Now.
   bool records_kernels() const noexcept;
+
+  // Records of the devices have come, or will not.
+  bool has_devices() const noexcept { return decoder_.devices_seen() || !capturing(); }
 
   // Time spent completing buffers.
   uint64_t completion_ns() const noexcept { return completion_ns_.load(std::memory_order_relaxed); }

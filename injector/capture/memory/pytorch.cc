@@ -5,6 +5,7 @@
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
+#include "injector/core/step_gate.h"
 
 namespace gpuprobe::injector::pytorch {
 
@@ -50,6 +51,7 @@ void Note(Level& level, uint64_t allocated, uint64_t reserved) noexcept {
 }
 
 void NoteTensor(void* pointer, int64_t size, int device) noexcept {
+  if (step_gate.rests()) return;
   const Guard guard;
   if (!guard) return;
   TensorEvent event{};

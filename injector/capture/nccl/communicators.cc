@@ -95,6 +95,15 @@ Communicator* FindByHash(uint64_t hash, int32_t rank, const void* but) noexcept 
   return nullptr;
 }
 
+Communicator* FindById(uint32_t id) noexcept {
+  for (Communicator& place : communicators) {
+    if (place.key.load(std::memory_order_acquire) > kBeingFilled &&
+        place.id.load(std::memory_order_relaxed) == id)
+      return &place;
+  }
+  return nullptr;
+}
+
 void Remove(const void* handle) noexcept {
   auto key = reinterpret_cast<uintptr_t>(handle);
   Communicator* place = Find(handle);

@@ -55,6 +55,9 @@ Communicator* Find(const void* handle) noexcept;
 // the whole table.
 Communicator* FindByHash(uint64_t hash, int32_t rank, const void* but) noexcept;
 
+// By Communicator.id; null if it is gone. Looks at the whole table.
+Communicator* FindById(uint32_t id) noexcept;
+
 // The one communicator of this rank and size that is non-blocking, has no parent, and has no name from NCCL
 // yet; null if there are several. Splits are left out: NCCL makes several at once, and their ranks are known
 // late.

@@ -72,6 +72,12 @@ bool NcclIdentityOf(int32_t* rank, int32_t* world_size) noexcept {
   return true;
 }
 
+uint64_t HashOf(uint32_t communicator, int32_t* ranks) noexcept {
+  const nccl::Communicator* const known = nccl::FindById(communicator);
+  *ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
+  return known == nullptr ? 0 : known->hash.load(std::memory_order_relaxed);
+}
+
 bool Carried(uint64_t node, uint64_t* plan, uint32_t* copy) noexcept {
   const nccl::CapturedPlan carried = nccl::PlanOfCaptured(node);
   *plan = carried.plan;
@@ -85,6 +91,7 @@ void Start() noexcept {
   event_names.collective_how = nccl::NameOfNumber;
   event_names.collective_reduction = CollectiveReduction;
   event_names.nccl_identity = NcclIdentityOf;
+  event_names.communicator_hash = HashOf;
   event_names.unknown_function = nccl::UnknownFunction;
   event_names.other_unknown_functions = nccl::OtherUnknownFunctions;
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_API_ENTER,

@@ -25,7 +25,6 @@
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
-#include "injector/core/step_gate.h"
 
 namespace gpuprobe::injector::nccl {
 
@@ -336,7 +335,7 @@ void Record(ThreadState& thread, Communicator* known, const PluginCall& call) no
   event.return_ns = Stamp();
   event.plan = launch.plan;
   Emit(thread, event);
-  if (step_gate.watches_calls()) step_gate.Issued(OpName(event.op));
+  CountCall(event, known->ranks.load(std::memory_order_relaxed));
 }
 
 // Adds what the application's call of a send or receive lacks.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "injector/base/flat_map.h"
 #include "injector/base/losses.h"
 #include "injector/capture/cupti/context_devices.h"
 #include "injector/capture/cupti/launches.h"
@@ -17,6 +18,7 @@
 #include "injector/capture/nccl/real_functions.h"
 #include "injector/capture/nccl/thread_calls.h"
 #include "injector/capture/nccl/torn_groups.h"
+#include "injector/core/call_clock.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/flight_recorder.h"
 #include "injector/core/guard.h"
@@ -212,6 +214,16 @@ void MarkCaptured(CallBatch& batch) noexcept {
 
 }  // namespace
 
+void CountCall(const CollectiveEvent& call, int32_t ranks) noexcept {
+  if (!step_gate.in_use()) return;
+  if (step_gate.watches_calls()) step_gate.Issued(OpName(call.op));
+  if (!step_gate.on_demand() || !Accepted(call.result) || CountsAsTransfer(static_cast<EntryPoint>(call.op)))
+    return;
+  const uint64_t what = (call.count * 31 + call.op) * 31 + call.datatype;
+  call_clock.Note(call.comm, ranks, call.seq, static_cast<uint32_t>(MixBits(what)) | 1, call.issue_ns);
+  step_gate.Reached(call.comm, call.seq);
+}
+
 void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   if (batch.torn) LeaveUnseenKernels(batch);
   AssignPlans(batch);
@@ -225,7 +237,7 @@ void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   LearnFromLaunches(batch);
   MarkCaptured(batch);
   for (uint32_t i = 0; i < batch.call_count; ++i) {
-    if (step_gate.watches_calls()) step_gate.Issued(OpName(batch.calls[i].event.op));
+    CountCall(batch.calls[i].event, batch.calls[i].ranks);
     RecordCallLeft(thread, batch.calls[i].event, OpName(batch.calls[i].event.op));
     Emit(thread, batch.calls[i].event);
   }

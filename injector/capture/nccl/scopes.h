@@ -219,6 +219,9 @@ bool NoteKernelLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept;
 // A kernel as it was launched; ops 0 if it is not NCCL's.
 SeenLaunch SeenLaunchOf(const KernelLaunch& kernel) noexcept;
 
+// A call was issued; steps may be counted by such calls. Inside the guard.
+void CountCall(const CollectiveEvent& call, int32_t ranks) noexcept;
+
 // The batch is complete: decides its plans and reports it. Inside the guard.
 void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept;
 

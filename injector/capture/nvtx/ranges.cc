@@ -120,9 +120,10 @@ int Push(void* domain, const Passed& passed) noexcept {
   RangeText what;
   passed.read(thread, passed, &what);
   const uint64_t id = NewId();
-  if (step_gate.watches_ranges()) step_gate.Opened(thread.tid, id, what.text);
+  const bool marks = step_gate.watches_ranges() && step_gate.Opened(thread.tid, id, what.text);
   const uint64_t now = Stamp();
   RecordRangeOpened(thread, place, what.text, now);
+  if (step_gate.rests() && !marks) return level;
   if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindPushPop, now))
     return level;
   thread.range_ids[place] = id;
@@ -162,7 +163,8 @@ uint64_t Start(void* domain, const Passed& passed) noexcept {
   RangeText what;
   passed.read(thread, passed, &what);
   const uint64_t id = NewId();
-  if (step_gate.watches_ranges()) step_gate.Opened(thread.tid, id, what.text);
+  const bool marks = step_gate.watches_ranges() && step_gate.Opened(thread.tid, id, what.text);
+  if (step_gate.rests() && !marks) return 0;
   if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindStartEnd,
                 Stamp()))
     return 0;
@@ -183,6 +185,7 @@ void End(uint64_t program_id) noexcept {
 }
 
 void Mark(void* domain, const Passed& passed) noexcept {
+  if (step_gate.rests()) return;
   Guard guard;
   if (!guard) return CountRefused();
   ThreadState& thread = guard.thread();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "injector/core/call_clock.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"
 #include "injector/ledgers/stream.h"
@@ -235,6 +236,142 @@ TEST_F(StepGateTest, CallsAreCountedAndStepsFollowOneAnother) {
   EXPECT_TRUE(step_gate.Launched(4));
   step_gate.Issued("AllReduce");
   EXPECT_FALSE(step_gate.Launched(5));
+}
+
+StepRule OnDemand(const char* marker = nullptr) {
+  StepRule rule = marker == nullptr ? StepRule() : Rule(marker);
+  rule.on_demand = true;
+  return rule;
+}
+
+CaptureWindow Steps(uint64_t begin, uint64_t end) {
+  return {.clock = wire::CaptureClock::kCaptureClockMarker, .begin = begin, .end = end};
+}
+
+TEST(StepRule, OfLevelIdle) {
+  int rejected = 0;
+  const char* idle[] = {"GPUPROBE_LEVEL=idle", "GPUPROBE_STEP_MARKER=nvtx:step", nullptr};
+  EXPECT_TRUE(Choose(idle, &rejected).on_demand);
+  EXPECT_EQ(Choose(idle, &rejected).marker, StepRule::Marker::kRange);
+  EXPECT_EQ(rejected, 0);
+  const char* steps[] = {"GPUPROBE_LEVEL=idle", "GPUPROBE_STEP_MARKER=nvtx:step", "GPUPROBE_START_STEP=3",
+                         nullptr};
+  EXPECT_TRUE(Choose(steps, &rejected).on_demand);
+  EXPECT_EQ(rejected, 1) << "a capture chooses the steps";
+  const char* wrong[] = {"GPUPROBE_LEVEL=idel", nullptr};
+  EXPECT_FALSE(Choose(wrong, &rejected).on_demand);
+  EXPECT_EQ(rejected, 1);
+}
+
+TEST_F(StepGateTest, OnDemandNothingIsRecordedButWhatACaptureAsksFor) {
+  step_gate.Init(OnDemand("nvtx:step"));
+  EXPECT_TRUE(step_gate.rests());
+  for (uint32_t i = 0; i < 3; ++i) Step(100 + i, 10 + 2 * i, false);
+  step_gate.Wake();
+  EXPECT_FALSE(step_gate.rests());
+  EXPECT_TRUE(step_gate.Arm(Steps(4, 6)));
+  for (uint32_t i = 3; i < 6; ++i) {
+    EXPECT_FALSE(step_gate.Ended());
+    Step(100 + i, 10 + 2 * i, i >= 4);
+  }
+  EXPECT_TRUE(step_gate.Ended()) << "with its last step";
+  EXPECT_EQ(step_gate.steps_captured(), 2u);
+  Step(106, 22, false);
+  EXPECT_FALSE(step_gate.KeepsWork(17, 1000));
+  EXPECT_TRUE(step_gate.KeepsWork(18, 1000));
+  EXPECT_EQ(step_gate.work_kept(), 1u);
+  EXPECT_EQ(step_gate.work_behind(), 0u);
+  EXPECT_FALSE(step_gate.KeepsWork(22, 1000));
+  EXPECT_EQ(step_gate.work_behind(), 1u) << "the device has passed it";
+  step_gate.Disarm();
+  step_gate.Rest();
+  const v1::RecordedSteps told = Told(true);
+  ASSERT_EQ(told.index_delta_size(), 2);
+  EXPECT_EQ(told.index_delta(0), 4);
+  step_gate.Wake();
+  EXPECT_TRUE(step_gate.Arm(Steps(8, 9)));
+  Step(107, 30, false);
+  Step(108, 32, true);
+  EXPECT_EQ(step_gate.steps_captured(), 1u);
+}
+
+TEST_F(StepGateTest, ACaptureWhoseBeginHasPassedIsRefused) {
+  step_gate.Init(OnDemand("nvtx:step"));
+  for (uint32_t i = 0; i < 3; ++i) Step(100 + i, 10 + 2 * i, false);
+  step_gate.Wake();
+  EXPECT_FALSE(step_gate.Arm(Steps(2, 5)));
+  Step(103, 20, false);
+  EXPECT_TRUE(step_gate.Arm(Steps(4, 5)));
+  Step(104, 22, true);
+}
+
+TEST_F(StepGateTest, ACaptureThatIsCutOffRecordsNoMore) {
+  step_gate.Init(OnDemand("nvtx:step"));
+  step_gate.Wake();
+  EXPECT_TRUE(step_gate.Arm(Steps(0, 100)));
+  Step(100, 10, true);
+  step_gate.Opened(1, 101, "step");
+  EXPECT_TRUE(step_gate.Launched(20));
+  step_gate.Disarm();
+  EXPECT_TRUE(step_gate.Ended());
+  EXPECT_FALSE(step_gate.Launched(21)) << "in the middle of a step";
+  step_gate.Closed(101);
+  Step(102, 30, false);
+  EXPECT_EQ(Told(true).index_delta_size(), 2);
+}
+
+TEST_F(StepGateTest, CallsOnACommunicatorOpenAndCloseACapture) {
+  step_gate.Init(OnDemand());
+  call_clock.Reset();
+  const auto call = [](uint64_t number) {
+    call_clock.Note(7, 2, number, 1, number);
+    step_gate.Reached(7, number);
+  };
+  for (uint64_t number = 0; number < 10; ++number) call(number);
+  step_gate.Wake();
+  CaptureWindow window{.clock = wire::CaptureClock::kCaptureClockCalls,
+                       .begin = 10,
+                       .end = 16,
+                       .communicator = 7,
+                       .calls_per_step = 3};
+  EXPECT_FALSE(step_gate.Arm(window)) << "call 9 was issued, so that what follows is of the first step";
+  window.begin = 13;
+  window.end = 19;
+  EXPECT_TRUE(step_gate.Arm(window));
+  call(10);
+  call(11);
+  EXPECT_FALSE(step_gate.Launched(1));
+  call(12);
+  EXPECT_TRUE(step_gate.Launched(2));
+  step_gate.Reached(8, 100);
+  EXPECT_TRUE(step_gate.is_open()) << "another communicator";
+  for (uint64_t number = 13; number < 18; ++number) call(number);
+  EXPECT_TRUE(step_gate.Launched(3));
+  EXPECT_FALSE(step_gate.Ended());
+  call(18);
+  EXPECT_FALSE(step_gate.Launched(4));
+  EXPECT_TRUE(step_gate.Ended());
+  const v1::RecordedSteps told = Told(true);
+  ASSERT_EQ(told.index_delta_size(), 2);
+  EXPECT_EQ(told.index_delta(0), 4) << "call 13, of three a step";
+  EXPECT_EQ(told.index_delta(1), 1);
+  call_clock.Reset();
+}
+
+TEST_F(StepGateTest, AWindowOfTimeOpensAndClosesByTheClock) {
+  step_gate.Init(OnDemand());
+  step_gate.Wake();
+  EXPECT_TRUE(step_gate.Arm({.clock = wire::CaptureClock::kCaptureClockTime, .begin = 1000, .end = 2000}));
+  EXPECT_FALSE(step_gate.KeepTime(999));
+  EXPECT_FALSE(step_gate.Launched(1));
+  EXPECT_TRUE(step_gate.KeepTime(1001));
+  EXPECT_TRUE(step_gate.Launched(2));
+  EXPECT_FALSE(step_gate.KeepTime(1500)) << "once";
+  EXPECT_FALSE(step_gate.Ended());
+  EXPECT_FALSE(step_gate.KeepTime(2000));
+  EXPECT_TRUE(step_gate.Ended());
+  EXPECT_FALSE(step_gate.Launched(3));
+  EXPECT_EQ(Told(true).index_delta_size(), 0) << "it is no step";
 }
 
 TEST_F(StepGateTest, MoreStepsThanAreRememberedLoseTheOldest) {

@@ -19,6 +19,7 @@
 #include "injector/core/guard.h"
 #include "injector/core/recording.h"
 #include "injector/core/self_report.h"
+#include "injector/core/step_gate.h"
 #include "tests/injector/support/frames.h"
 #include "tests/injector/support/lifecycle.h"
 #include "tests/injector/support/records.h"
@@ -501,6 +502,26 @@ TEST_F(SessionTest, CapturesOnceTheOtherSubscriberHasLeft) {
   EXPECT_TRUE(fake_.kinds.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
   EXPECT_GT(session_->yielded_ns(), 2'000'000'000u);
   EXPECT_FALSE(session_->driver_is_up()) << "before the first callback nothing says so";
+}
+
+TEST_F(SessionTest, OnDemandKindsAreEnabledForACaptureOnly) {
+  step_gate.Init({.on_demand = true});
+  StartVersion(28);
+  const std::set<CUpti_ActivityKind> at_rest{CUPTI_ACTIVITY_KIND_DEVICE};
+  EXPECT_EQ(fake_.kinds, at_rest);
+  EXPECT_FALSE(session_->records_kernels());
+  EXPECT_FALSE(fake_.callbacks.empty()) << "communicators and allocations are followed";
+  EXPECT_TRUE(session_->StartKinds());
+  EXPECT_TRUE(fake_.kinds.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+  EXPECT_TRUE(fake_.kinds.contains(CUPTI_ACTIVITY_KIND_MEMCPY));
+  EXPECT_TRUE(session_->records_kernels());
+  session_->StopKinds();
+  EXPECT_EQ(fake_.kinds, at_rest);
+  fake_.enable_result = CUPTI_ERROR_NOT_INITIALIZED;
+  EXPECT_FALSE(session_->StartKinds());
+  EXPECT_FALSE(session_->records_kernels());
+  EXPECT_EQ(fake_.kinds, at_rest);
+  step_gate.Init({});
 }
 
 }  // namespace
