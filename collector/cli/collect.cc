@@ -258,6 +258,7 @@ int CollectAutostarted(const CollectOptions& options) {
       options.socket, [&](const v1::Hello& hello, std::string_view raw) { return jobs.Open(hello, raw); },
       {.refuses_parent = true});
   if (!server.ok()) return Fail(kCollect, server.status(), kFailed);
+  (*server)->AnswerRequests([&](const v1::CaptureRequest& request) { return jobs.OpenCapture(request); });
   absl::StatusOr<recording::SignalFd> signals = recording::SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kCollect, signals.status(), kFailed);
   bool stop = false;
@@ -293,6 +294,8 @@ int CollectOneRun(const CollectOptions& options) {
     (*recorder)->RemoveIfEmpty();
     return Fail(kCollect, server.status(), kFailed);
   }
+  (*server)->AnswerRequests(
+      [&](const v1::CaptureRequest& request) { return (*recorder)->OpenCapture(request); });
   bool stop = false;
   if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kCollect, s, kFailed);
   page.Start();

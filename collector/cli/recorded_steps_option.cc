@@ -14,6 +14,7 @@ constexpr char kMarker[] = "GPUPROBE_STEP_MARKER";
 constexpr char kStart[] = "GPUPROBE_START_STEP";
 constexpr char kStop[] = "GPUPROBE_STOP_STEP";
 constexpr char kEvery[] = "GPUPROBE_EVERY_STEPS";
+constexpr char kLevel[] = "GPUPROBE_LEVEL";
 
 bool InEnvironment(const char* name) {
   const char* value = std::getenv(name);
@@ -24,6 +25,12 @@ bool InEnvironment(const char* name) {
 
 void RecordedStepsOption::AddTo(CLI::App& app) {
   constexpr uint64_t kMost = uint64_t{1} << 40;
+  app.add_option(
+         "--level", level,
+         "full, or idle: record nothing but allocations and communicators until gpuprobe capture asks "
+         "for some steps [full]")
+      ->check(OneOf({"idle", "full"}))
+      ->option_text("LEVEL");
   app.add_option("--start-step", start,
                  "record from this step on, counted from 0; needs --step-marker nvtx:NAME or collective:OP/N")
       ->check(WholeNumber(0, kMost))
@@ -53,8 +60,18 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordedStepsOp
        {std::pair(kStart, start), std::pair(kStop, stop), std::pair(kEvery, every)}) {
     if (value.has_value()) environment.emplace_back(name, absl::StrCat(*value));
   }
+  const bool chooses = !environment.empty();
+  if (!level.empty()) environment.emplace_back(kLevel, level);
+  const char* const before = std::getenv(kLevel);
+  const bool idle = level.empty() ? before != nullptr && std::string_view(before) == "idle" : level == "idle";
+  if (idle && chooses) {
+    return absl::InvalidArgumentError(
+        "--start-step, --stop-step and --every-steps are for level full; at level idle gpuprobe capture "
+        "chooses "
+        "the steps");
+  }
   const bool asked =
-      !environment.empty() || InEnvironment(kStart) || InEnvironment(kStop) || InEnvironment(kEvery);
+      idle || chooses || InEnvironment(kStart) || InEnvironment(kStop) || InEnvironment(kEvery);
   if (stop.has_value() && *stop <= start.value_or(0)) {
     return absl::InvalidArgumentError(absl::StrCat("--stop-step must be greater than --start-step (", *stop,
                                                    " is not above ", start.value_or(0), ")"));
@@ -63,7 +80,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordedStepsOp
   if (!asked || (!marked && InEnvironment(kMarker))) return environment;
   if (!marked) {
     // The probe itself reports mistakes in the environment's own variables.
-    if (environment.empty()) return environment;
+    if (!chooses) return environment;
     return absl::InvalidArgumentError(absl::StrCat(
         "--start-step, --stop-step and --every-steps need --step-marker nvtx:NAME or collective:OP/N, or ",
         kMarker));

@@ -1,4 +1,4 @@
-// Which steps of the command the probe records: --start-step, --stop-step, --every-steps.
+// Which steps of the command the probe records: --level, --start-step, --stop-step, --every-steps.
 //
 // The probe decides, inside the program, by the same --step-marker by which the collector finds steps; it
 // sees ranges and counts calls, but knows no kernels.
@@ -24,6 +24,7 @@ struct RecordedStepsOption {
   std::optional<uint64_t> start;
   std::optional<uint64_t> stop;
   std::optional<uint64_t> every;
+  std::string level;  // empty: not given
 
   void AddTo(CLI::App& app);
   // The variables for the command's environment. `marker`: the value of --step-marker (none: not given).

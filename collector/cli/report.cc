@@ -1,5 +1,8 @@
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -78,6 +81,15 @@ int ReportStep(const std::string& given, StepMarkerOption& marker, uint64_t step
   return kDone;
 }
 
+// Its collector has the directory's lock: processes that have not ended are no loss.
+bool IsBeingRecorded(const std::string& directory) {
+  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool is_locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return is_locked;
+}
+
 }  // namespace
 
 int ReportMain(const Arguments& arguments) {
@@ -140,8 +152,11 @@ int ReportMain(const Arguments& arguments) {
   job.SetStepMarker(marker.marker);
   const absl::StatusOr<store::RunFiles> files = store::ListRuns(directories);
   if (!files.ok()) return Fail(kReport, files.status(), kFailed);
-  const absl::StatusOr<store::Replayed> replayed = store::Replay(*files, job);
+  const bool goes_on = alone && files->hosts.empty() && IsBeingRecorded(directories.front());
+  const absl::StatusOr<store::Replayed> replayed =
+      goes_on ? store::ReplaySoFar(directories.front(), job) : store::Replay(*files, job);
   if (!replayed.ok()) return Fail(kReport, replayed.status(), kFailed);
+  if (goes_on) job.Finish(/*goes_on=*/true);
   analysis::ReportInput input;
   input.collector_version = recording::Version();
   input.work = work.work;
@@ -150,6 +165,7 @@ int ReportMain(const Arguments& arguments) {
   input.link_peak = rank_options.link_peak;
   input.detail_since_ns = replayed->detail_since_ns;
   for (const std::string& directory : directories) {
+    if (goes_on) break;
     for (analysis::LastMoments& moments : recording::LastMomentsIn(directory, recording::Missing::kLeaveOut))
       input.last_moments.push_back(std::move(moments));
   }

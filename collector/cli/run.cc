@@ -273,6 +273,8 @@ int CollectRun(RunChannel channel, RankListener* ranks, const std::vector<std::s
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       socket, [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
   if (!server.ok()) return Fail(kRun, server.status(), kOwnFailure);
+  (*server)->AnswerRequests(
+      [&](const v1::CaptureRequest& request) { return (*recorder)->OpenCapture(request); });
   RunAtOrdinaryPriority();  // chrt, nice and taskset before `gpuprobe run` are meant for the command
   RecordedCommands commands(std::move(channel), ranks, socket,
                             [&](pid_t pid, int wait_status) { (*recorder)->NoteChildEnd(pid, wait_status); });

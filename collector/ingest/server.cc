@@ -221,7 +221,7 @@ void Server::Take(int fd) {
   Client& client = clients_[fd];
   client.fd = fd;
   client.number = ++taken_;
-  client.session = std::make_unique<Session>(make_sink_, limits_);
+  client.session = std::make_unique<Session>(make_sink_, limits_, make_answerer_);
   client.session->SetSocket(fd);
   waiting_.push_back({fd, client.number, Clock::now() + limits_.hello_wait});
 }

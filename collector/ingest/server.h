@@ -38,6 +38,8 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // What answers requests; before the first client comes.
+  void AnswerRequests(AnswererFactory make_answerer) { make_answerer_ = std::move(make_answerer); }
   // Takes over a connection whose client was checked before; closed if it cannot be served.
   void Take(int fd);
   // Ends every client, with the reason.
@@ -98,6 +100,7 @@ class Server {
 
   std::optional<Endpoint> endpoint_;
   SinkFactory make_sink_;
+  AnswererFactory make_answerer_;
   ClientLimits limits_;
   int epoll_fd_;
   bool paused_ = false;  // no descriptors were left: no client is accepted until

@@ -38,8 +38,9 @@ void AppendEnded(std::string& reply) {
   Append(control, reply);
 }
 
-Session::Session(const SinkFactory& make_sink, const ClientLimits& limits)
-    : make_sink_(make_sink), limits_(limits) {
+Session::Session(const SinkFactory& make_sink, const ClientLimits& limits,
+                 const AnswererFactory& make_answerer)
+    : make_sink_(make_sink), make_answerer_(make_answerer), limits_(limits) {
   decoder_.SetLargestFrame(limits_.hello_bytes);
 }
 
@@ -66,6 +67,9 @@ absl::Status Session::Handle(std::string_view bytes, std::string& reply) {
     return absl::InvalidArgumentError("it sent something that is not a gpuprobe frame");
   }
   if (frame->body_case() == v1::Frame::kHello) return HandleHello(frame->hello(), bytes, reply);
+  if (answerer_ != nullptr) return absl::OkStatus();
+  if (sink_ == nullptr && frame->body_case() == v1::Frame::kCaptureRequest)
+    return HandleRequest(frame->capture_request(), reply);
   if (sink_ == nullptr) return absl::InvalidArgumentError("it did not begin with Hello");
   switch (frame->body_case()) {
     case v1::Frame::kBatch:
@@ -84,6 +88,26 @@ absl::Status Session::Handle(std::string_view bytes, std::string& reply) {
     default:
       return absl::OkStatus();  // a newer minor version's frame: not ours to understand
   }
+}
+
+absl::Status Session::HandleRequest(const v1::CaptureRequest& request, std::string& reply) {
+  name_ = "gpuprobe capture";
+  absl::Status refused = absl::UnimplementedError("this collector takes no requests");
+  if (request.protocol_major() != wire::kProtocolMajor) {
+    refused = absl::FailedPreconditionError(
+        "the run's collector is of another release; use the gpuprobe that records it");
+  } else if (make_answerer_ != nullptr) {
+    absl::StatusOr<std::unique_ptr<Answerer>> answerer = make_answerer_(request);
+    refused = answerer.status();
+    if (answerer.ok()) answerer_ = *std::move(answerer);
+  }
+  if (answerer_ != nullptr) return absl::OkStatus();
+  v1::Frame frame;
+  frame.mutable_capture_progress()->set_words(std::string(refused.message()));
+  frame.mutable_capture_progress()->set_over(true);
+  frame.mutable_capture_progress()->set_failed(true);
+  framing::AppendDelimited(frame.SerializeAsString(), reply);
+  return absl::OkStatus();
 }
 
 absl::Status Session::HandleHello(const v1::Hello& hello, std::string_view frame, std::string& reply) {
@@ -125,7 +149,9 @@ absl::Status Session::HandleHello(const v1::Hello& hello, std::string_view frame
 }
 
 void Session::Acknowledge(std::string& reply) {
+  if (answerer_ != nullptr) answerer_->AppendAnswers(reply);
   if (sink_ == nullptr) return;
+  sink_->AppendOrders(reply);
   const std::optional<uint64_t> on_record = sink_->OnRecord();
   if (!on_record.has_value() || *on_record <= acknowledged_) return;
   acknowledged_ = *on_record;

@@ -40,6 +40,8 @@ class FrameSink {
   virtual std::string RunDirectory() { return ""; }
   // Whether to send the client Control.flush_unfinished; asked after each batch.
   virtual bool AsksForUnfinished() { return false; }
+  // Appends what else the client is to be told, as delimited frames; asked a few times a second.
+  virtual void AppendOrders(std::string& /*reply*/) {}
   // The run's directory, if this client should print it; empty: it should not. Called once, after Hello.
   virtual std::string TellsUser() { return ""; }
   // The connection ended; `cut_off`: by the client, without Bye.
@@ -50,9 +52,20 @@ class FrameSink {
 using SinkFactory =
     std::function<absl::StatusOr<std::unique_ptr<FrameSink>>(const v1::Hello&, std::string_view raw)>;
 
+// Answers a client that asks for something instead of being recorded (CaptureRequest).
+class Answerer {
+ public:
+  virtual ~Answerer() = default;
+  // Appends what the client is to be told now, as delimited frames; asked a few times a second.
+  virtual void AppendAnswers(std::string& reply) = 0;
+};
+using AnswererFactory = std::function<absl::StatusOr<std::unique_ptr<Answerer>>(const v1::CaptureRequest&)>;
+
 class Session {
  public:
-  Session(const SinkFactory& make_sink, const ClientLimits& limits = {});
+  // `make_answerer`: null: requests are refused.
+  Session(const SinkFactory& make_sink, const ClientLimits& limits = {},
+          const AnswererFactory& make_answerer = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -63,13 +76,14 @@ class Session {
   absl::Status Receive(std::string_view bytes, std::string& reply);
   // A descriptor to pass to the client with the reply; the caller closes it. -1: none.
   int TakeDescriptor() { return std::exchange(descriptor_, -1); }
-  // Appends an acknowledgement if more batches are on record than at the last one.
+  // Appends an acknowledgement if more batches are on record than at the last one, and what else is to be
+  // said.
   void Acknowledge(std::string& reply);
 
   // We end the connection, not the client, which may go on.
   void Leave() { left_ = true; }
 
-  bool greeted() const { return sink_ != nullptr; }
+  bool greeted() const { return sink_ != nullptr || answerer_ != nullptr; }
   // Memory that unfinished frames take.
   size_t held_bytes() const { return decoder_.held(); }
   // Frees buffer memory that it does not need.
@@ -81,12 +95,15 @@ class Session {
  private:
   absl::Status Handle(std::string_view frame, std::string& reply);
   void AppendComplete(std::string& reply);
+  absl::Status HandleRequest(const v1::CaptureRequest& request, std::string& reply);
   absl::Status HandleHello(const v1::Hello& hello, std::string_view frame, std::string& reply);
 
   const SinkFactory& make_sink_;
+  AnswererFactory make_answerer_;
   ClientLimits limits_;
   framing::FrameDecoder decoder_;
   std::unique_ptr<FrameSink> sink_;
+  std::unique_ptr<Answerer> answerer_;
   google::protobuf::Arena arena_;
   std::string name_ = "a client";
   int socket_ = -1;

@@ -1,6 +1,7 @@
 #include "collector/recording/job_recorder.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,6 +77,16 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> JobRecorder::Open(const v1::H
   if (!run.ok()) return run.status();
   JoinHosts(**run, hello);
   return (*run)->recorder->Open(hello, raw);
+}
+
+absl::StatusOr<std::unique_ptr<ingest::Answerer>> JobRecorder::OpenCapture(
+    const v1::CaptureRequest& request) {
+  for (const auto& [job, run] : runs_) {
+    std::error_code error;
+    if (std::filesystem::equivalent(run.recorder->directory(), request.run_directory(), error))
+      return run.recorder->OpenCapture(request);
+  }
+  return absl::NotFoundError("its collector does not record this run any more");
 }
 
 // In a thread: names are looked up, and the hub is asked.

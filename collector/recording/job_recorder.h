@@ -53,6 +53,8 @@ class JobRecorder {
       : options_(std::move(options)), find_place_(std::move(find_place)), say_(std::move(say)) {}
 
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
+  // A capture of the run that is meant.
+  absl::StatusOr<std::unique_ptr<ingest::Answerer>> OpenCapture(const v1::CaptureRequest& request);
   // Writes what has waited long enough and reports the runs that are over; call a few times a second.
   void Tick();
   // Reports every run, without waiting for other hosts. No sink may be used after it.

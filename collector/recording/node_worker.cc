@@ -249,6 +249,7 @@ absl::Status Worker::Serve() {
        .unfinished_bytes = kUnfinishedBytesOfUser});
   if (!server.ok()) return server.status();
   server_ = *std::move(server);
+  server_->AnswerRequests([this](const v1::CaptureRequest& request) { return jobs_.OpenCapture(request); });
   log::Redirect([this](std::string_view line) { channel_.SendLine(line); });
   bool stop = false;
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/build_report.h"
+#include "collector/framing/frame_decoder.h"
 #include "collector/log/log.h"
 #include "collector/recording/last_moments.h"
 #include "collector/recording/launched_job.h"
@@ -25,6 +26,7 @@ class Recorder::Sink : public ingest::FrameSink {
   Sink(Recorder& recorder, model::ProcessModel& process, store::RunRecording::Log& log)
       : recorder_(recorder), process_(process), log_(log) {
     ++recorder_.clients_;
+    recorder_.connected_.insert(&process);
     NoteConnection(/*open=*/true);
   }
 
@@ -61,6 +63,14 @@ class Recorder::Sink : public ingest::FrameSink {
     const std::filesystem::path path = std::filesystem::absolute(recorder_.directory(), error);
     return error ? "" : path.lexically_normal().string();
   }
+  void AppendOrders(std::string& reply) override {
+    const auto order = recorder_.orders_.find(&process_);
+    if (order == recorder_.orders_.end()) return;
+    v1::Frame frame;
+    *frame.mutable_control()->mutable_capture() = order->second;
+    framing::AppendDelimited(frame.SerializeAsString(), reply);
+    recorder_.orders_.erase(order);
+  }
   bool AsksForUnfinished() override {
     return recorder_.hang_watch_ != nullptr && recorder_.hang_watch_->TakeRequest(process_);
   }
@@ -74,6 +84,9 @@ class Recorder::Sink : public ingest::FrameSink {
                          cut_off ? flight::Ending::kConnectionLost : flight::Ending::kCollectorEnded, now_ns);
     }
     recorder_.Note(log_.Flush());
+    recorder_.connected_.erase(&process_);
+    recorder_.orders_.erase(&process_);
+    if (recorder_.capture_ != nullptr) recorder_.capture_->OnLeft(process_);
     --recorder_.clients_;
     recorder_.last_left_ = std::chrono::steady_clock::now();
   }
@@ -93,6 +106,35 @@ class Recorder::Sink : public ingest::FrameSink {
   model::ProcessModel& process_;
   store::RunRecording::Log& log_;
 };
+
+// Hands the words of a capture to the one who asked for it; the capture goes on without.
+class Recorder::CaptureAnswerer : public ingest::Answerer {
+ public:
+  explicit CaptureAnswerer(std::shared_ptr<CaptureDirector> capture) : capture_(std::move(capture)) {}
+  void AppendAnswers(std::string& reply) override {
+    for (; !capture_->progress().empty(); capture_->progress().pop_front()) {
+      v1::Frame frame;
+      *frame.mutable_capture_progress() = capture_->progress().front();
+      framing::AppendDelimited(frame.SerializeAsString(), reply);
+    }
+  }
+
+ private:
+  std::shared_ptr<CaptureDirector> capture_;
+};
+
+absl::StatusOr<std::unique_ptr<ingest::Answerer>> Recorder::OpenCapture(const v1::CaptureRequest& request) {
+  if (capture_ != nullptr && !capture_->over())
+    return absl::FailedPreconditionError(
+        "another capture of this run is under way; try again when it is over");
+  const std::vector<const model::ProcessModel*> connected(connected_.begin(), connected_.end());
+  if (absl::Status s = CaptureDirector::Check(request, connected); !s.ok()) return s;
+  // Processes may still have an order of a collector before this one.
+  capture_ = std::make_shared<CaptureDirector>(
+      request, connected, NowNs(),
+      [this](const model::ProcessModel& process, const v1::Capture& order) { orders_[&process] = order; });
+  return std::make_unique<CaptureAnswerer>(capture_);
+}
 
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory, uint64_t keep_bytes,
                                                            bool may_resume) {
@@ -219,6 +261,12 @@ void Recorder::NoteVerdict(const v1::HangVerdict& verdict) {
 
 void Recorder::Tick() {
   ObserveIfDue();
+  if (capture_ != nullptr && !capture_->over()) {
+    capture_->Tick(MonotonicNs(), NowNs());
+    // Who hears that it is over reads the logs.
+    if (capture_->over())
+      for (const auto& [process, log] : logs_) Note(log->Flush());
+  }
   if (hang_watch_ != nullptr) hang_watch_->Tick(job_, NowNs(), MonotonicNs());
   if (recording_ != nullptr) Note(recording_->FlushIfDue(MonotonicNs()));
   if (recording_ != nullptr) LookIfDue();
@@ -362,6 +410,7 @@ analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) 
   while (!rings_.empty()) KeepRing(*rings_.begin()->first, flight::Ending::kCollectorEnded, NowNs());
   Note(recording_->Close());
   const analysis::ReportInput input = InputFor(command_line);
+  capture_.reset();
   logs_.clear();
   recording_.reset();
   job_.Finish();

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "collector/model/job/job_model.h"
 #include "collector/observe/device_watch.h"
 #include "collector/observe/process_observer.h"
+#include "collector/recording/capture_director.h"
 #include "collector/recording/hang_watch.h"
 #include "collector/recording/health_check.h"
 #include "collector/recording/options.h"
@@ -53,6 +55,8 @@ class Recorder : public PageSource {
   // `say`, in lines, what was done. InvalidArgument if it was recorded with another step marker.
   absl::Status Resume(const std::function<void(const std::string& line)>& say);
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
+  // A capture of this run, at level idle. AlreadyExists: everything is recorded anyway; else why not.
+  absl::StatusOr<std::unique_ptr<ingest::Answerer>> OpenCapture(const v1::CaptureRequest& request);
   // Where the directory gets a default name: records into this folder of it.
   void SetFolderInDefault(const std::string& folder) { folder_in_default_ = folder; }
   // Where the directory gets a default name: with this instead of the program's.
@@ -111,6 +115,7 @@ class Recorder : public PageSource {
 
  private:
   class Sink;
+  class CaptureAnswerer;
   // nullptr: GPUPROBE_GPU_HEALTH=0.
   static std::unique_ptr<observe::DeviceWatch> MakeDeviceWatch();
   explicit Recorder(uint64_t keep_bytes) : keep_bytes_(keep_bytes) {}
@@ -144,9 +149,12 @@ class Recorder : public PageSource {
 
   std::optional<store::Directory> directory_;
   std::string folder_in_default_;
-  std::string name_;         // of the run; empty: its program's
-  bool unfinished_ = false;  // the directory holds a run that Resume goes on with
-  size_t clients_ = 0;       // sinks that are open
+  std::string name_;                          // of the run; empty: its program's
+  bool unfinished_ = false;                   // the directory holds a run that Resume goes on with
+  size_t clients_ = 0;                        // sinks that are open
+  std::set<model::ProcessModel*> connected_;  // theirs
+  std::map<const model::ProcessModel*, v1::Capture> orders_;  // that were not sent yet
+  std::shared_ptr<CaptureDirector> capture_;                  // the last one
   model::JobModel job_;
   analysis::ModelWork work_;
   store::RunSettings settings_;

@@ -90,6 +90,7 @@ SUBJECTS = {
     "Programs built in special ways": ["built_otherwise"],
     "`gpuprobe run` and the terminal": ["run", "run_signals", "run_ranks", "terminal"],
     "`gpuprobe attach`": ["attach"],
+    "`gpuprobe capture`": ["capture"],
     "Wrong or missing settings, sockets and libraries": ["host_is_sacred", "versions"],
     "Identities and clocks": ["odd_identities"],
     "Running out of memory and queues": ["memory", "recording"],

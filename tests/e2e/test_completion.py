@@ -11,7 +11,7 @@ import unittest
 import harness
 from harness import GPUPROBE
 
-COMMANDS = ("run", "doctor", "attach", "detach", "collect", "hub", "jobs", "runs", "report", "autopsy", "diff", "top", "look", "stacks", "trace", "export", "query", "simulate", "help", "version")
+COMMANDS = ("run", "doctor", "attach", "detach", "capture", "collect", "hub", "jobs", "runs", "report", "autopsy", "diff", "top", "look", "stacks", "trace", "export", "query", "simulate", "help", "version")
 
 
 class Completion(harness.EndToEndTest):

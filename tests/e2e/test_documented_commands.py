@@ -19,6 +19,7 @@ NOT_RUN = {
     "cmake": "e2e.install installs the build; the rest made it", "export": "sets a variable for the reader's shell",
     "gpuprobe doctor": "its exit status is what it says of the machine: e2e.doctor",
     "gpuprobe autopsy": "needs a process that was killed: e2e.recorder", "gpuprobe attach": "needs a program that runs: e2e.attach", "gpuprobe detach": "as attach",
+    "gpuprobe capture": "needs a job that runs at level idle: e2e.capture",
     "gpuprobe look": "needs programs that use a GPU: e2e.look", "gpuprobe stacks": "shows a job that runs: e2e.stacks, e2e.native_stacks", "gpuprobe query http": "reads a served run: e2e.served_runs", "gpuprobe trace http": "as query", "gpuprobe diff http": "as query",
     "gpuprobe top": "shows a job that runs: e2e.live, e2e.frozen", "gpuprobe collect": "runs until it is stopped: e2e.node_collector",
     "gpuprobe hub": "runs until it is stopped: e2e.hub_program", "gpuprobe jobs": "asks a hub: e2e.hub_page",

@@ -1,4 +1,5 @@
 """Every example that --help shows is run as it stands: with a recorded run for DIR, a small training job for the reader's program, and a free port."""
+import json
 import os
 import re
 import shlex
@@ -51,6 +52,18 @@ class HelpExamples(harness.EndToEndTest):
         job.signal(signal.SIGTERM)
         job.wait()
 
+    def capture(self, line, cwd):
+        """From a job that runs at level idle, with a process that is its only one."""
+        job = self.start([GPUPROBE, "run", "--level", "idle", "--step-marker", "nvtx:step", "--out", "now", "--", DDP_TRAIN, "--steps", "3000"], cwd=cwd, env={"GPUSIM_KERNELS": ".*=500us"})
+        live = os.path.join(cwd, "now", "live.json")
+        wait_until(lambda: os.path.exists(live), "run")
+        with open(live, encoding="utf-8") as file:
+            pid = str(json.load(file)["ranks"][0]["pid"])
+        words = [{"gpuprobe": GPUPROBE, "DIR": "now", "PID": pid}.get(word, word) for word in shlex.split(line)]
+        self.assertIn(b"captured", self.run_well(words, cwd=cwd).stdout)
+        os.kill(int(pid), signal.SIGTERM)
+        job.wait()
+
     def run_example(self, command, line, cwd):
         words = self.command(line, cwd)
         if words[1] in ("runs", "report", "query") and "DIR" not in line:  # the newest one
@@ -90,6 +103,8 @@ class HelpExamples(harness.EndToEndTest):
         if words[1] == "doctor" and "PID" in line:  # this test is not recorded, and that is worth a warning
             self.assertEqual(self.run_program(words, cwd=cwd).returncode, 1)
             return
+        if words[1] == "capture":
+            return self.capture(line, cwd)
         if words[1] in ("attach", "detach"):
             self.attach(words, line, cwd)
             return

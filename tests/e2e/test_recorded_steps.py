@@ -15,14 +15,16 @@ def steps_of(records):
     so does an evaluation, which has no optimizer."""
     work = sorted((r for r in records if r["kind"] in WORK or r["kind"] == "collective"), key=lambda r: (r["correlation"], r["kind"]))
     steps, begun = [], None
+    ended = before = None  # the last end of all work so far, and of that before the step
     for at, record in enumerate(work):
         if begun is None and record["kind"] == "memcpy" and record["direction"] == "h2d":
-            begun = at
+            begun, before = at, ended
+        if record["kind"] in WORK:
+            ended = max(ended or 0, record["end_ns"])
         if begun is not None and record["kind"] == "memcpy" and record["direction"] == "d2h":
             own = work[begun:at + 1]
             if any("Adam" in r.get("name", "") for r in own):
-                before = [r["end_ns"] for r in work[:begun] if r["kind"] in WORK]
-                steps.append({"records": own, "start_ns": max(before, default=None), "end_ns": max(r["end_ns"] for r in own)})
+                steps.append({"records": own, "start_ns": before, "end_ns": max(r["end_ns"] for r in own)})
             begun = None
     return steps
 

@@ -249,6 +249,15 @@ void DuplicateRanks(const Report& report, std::vector<Finding>& out) {
 }
 
 void NoStepRecorded(const Report& report, std::vector<Finding>& out) {
+  const std::optional<OnDemand>& demand = report.conditions.on_demand;
+  if (demand.has_value() && demand->windows.empty()) {
+    out.push_back(
+        {.statement = "Nothing was captured: the run is at level idle, and nobody asked for any step.",
+         .evidence = "GPUPROBE_LEVEL is idle; only allocations and communicators were recorded.",
+         .advice = "While the job runs: gpuprobe capture DIR --steps 5. Without --level idle, everything is "
+                   "recorded."});
+    return;
+  }
   const std::optional<StepsRecorded>& steps = report.conditions.steps_recorded;
   if (!steps.has_value() || steps->recorded > 0) return;
   const std::string asked = absl::StrCat("GPUPROBE_STEP_MARKER is ", steps->marker);
@@ -489,7 +498,10 @@ std::vector<FindingRule> CaptureRules() {
                        condition::Share(thresholds::kInvalidNodesShare)),
        GraphNodes},
       {"no-step-recorded", FindingTopic::kRecording, Severity::kWarning,
-       "only some steps were to be recorded, and the program ran none of them", NoStepRecorded},
+       "only some steps were to be recorded, and the program ran none of them; or the run was at level idle, "
+       "and "
+       "nothing was captured",
+       NoStepRecorded},
       {"clock-stepped", FindingTopic::kHardware, Severity::kWarning,
        absl::StrFormat("the host's clock was stepped by %g ms or more",
                        static_cast<double>(thresholds::kClockStepNs) / 1e6),

@@ -75,9 +75,9 @@ struct AttachOptions {
 
 // Settings of our environment, as a program that we started would have them, but for those of a place.
 std::vector<std::string> SettingsFor(const std::string& socket) {
-  static const std::set<std::string_view> kOwn = {"GPUPROBE_SOCKET",  "GPUPROBE_AUTOSTART",
-                                                  "GPUPROBE_OUT",     "GPUPROBE_RANK",
-                                                  "GPUPROBE_DISABLE", "GPUPROBE_IN_SANDBOX"};
+  static const std::set<std::string_view> kOwn = {
+      "GPUPROBE_SOCKET",  "GPUPROBE_AUTOSTART",  "GPUPROBE_OUT",  "GPUPROBE_RANK",
+      "GPUPROBE_DISABLE", "GPUPROBE_IN_SANDBOX", "GPUPROBE_LEVEL"};
   std::vector<std::string> settings = {"GPUPROBE_SOCKET=" + socket, "GPUPROBE_AUTOSTART=0"};
   for (const settings::Setting& setting : settings::kSettings) {
     const std::string name(setting.name);

@@ -77,10 +77,9 @@ class ProgramTest : public ::testing::Test {
 };
 
 TEST_F(ProgramTest, WrongUseIsRefusedInOneLine) {
-  ExpectRefused(
-      {"frobnicate"}, 2,
-      "available: run, doctor, attach, detach, collect, hub, jobs, runs, report, autopsy, diff, top, look, "
-      "stacks, trace, export, query, simulate, help, version");
+  ExpectRefused({"frobnicate"}, 2,
+                "available: run, doctor, attach, detach, capture, collect, hub, jobs, runs, report, autopsy, "
+                "diff, top, look, stacks, trace, export, query, simulate, help, version");
   ExpectRefused({"--frobnicate"}, 2, "--frobnicate");
   ExpectRefused({"report", "--frobnicate", dir_.path()}, 2, "--frobnicate");
   ExpectRefused({"report"}, 1, "there is no run under gpuprobe-runs here");
@@ -91,6 +90,8 @@ TEST_F(ProgramTest, WrongUseIsRefusedInOneLine) {
   ExpectRefused({"attach"}, 2, "PID");
   ExpectRefused({"attach", "1", "--for", "soon"}, 2, "30s, 5m or 2h");
   ExpectRefused({"detach"}, 2, "PID|DIR");
+  ExpectRefused({"capture", "--steps", "0"}, 2, "--steps");
+  ExpectRefused({"capture", "--seconds", "1", "--steps", "2"}, 2, "--seconds");
 }
 
 TEST_F(ProgramTest, WhatCannotBeDoneIsSaidInOneLine) {
@@ -103,6 +104,8 @@ TEST_F(ProgramTest, WhatCannotBeDoneIsSaidInOneLine) {
   ExpectRefused({"run", "--out", "/dev/null/out", "--", "/bin/true"}, 125, "/dev/null/out");
   ExpectRefused({"attach", "2147483646"}, 125, "there is no such process");
   ExpectRefused({"detach", "2147483646"}, 125, "there is no process 2147483646");
+  ExpectRefused({"capture", "2147483646"}, 1, "there is no process 2147483646");
+  ExpectRefused({"capture", dir_.File("nowhere")}, 1, "is neither a process nor a run directory");
   ExpectRefused({"run", "--", dir_.File("no-such-program")}, 127, "no-such-program");
   std::ofstream(dir_.File("text")) << "text";
   ExpectRefused({"run", "--", dir_.File("text")}, 126, "text");
