@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -54,6 +55,12 @@ std::string ListensOn(pid_t pid, const std::set<std::string>& open) {
   return "";
 }
 
+// Where the node's collector listens, whose processes for each user listen nowhere.
+std::string NodeSocket() {
+  const char* const named = std::getenv("GPUPROBE_SOCKET");
+  return named != nullptr && *named != '\0' ? named : ingest::kNodeSocketPath;
+}
+
 // Every run that a process of this user records here.
 std::vector<RunningCollector> RunningCollectors() {
   std::vector<RunningCollector> found;
@@ -64,8 +71,7 @@ std::vector<RunningCollector> RunningCollectors() {
     const std::string socket = ListensOn(pid, open);
     for (const std::string& path : open) {
       if (!path.starts_with('/') || !recording::IsLive(path)) continue;
-      found.push_back(
-          {.pid = pid, .directory = path, .socket = socket.empty() ? ingest::kNodeSocketPath : socket});
+      found.push_back({.pid = pid, .directory = path, .socket = socket.empty() ? NodeSocket() : socket});
     }
   }
   return found;
@@ -96,6 +102,9 @@ absl::StatusOr<RunningCollector> OfDirectory(const std::string& given,
   }
   const absl::StatusOr<store::RunFiles> files = store::ListRun(given, store::Dropped::kAllow);
   if (!files.ok()) return files.status();
+  // A user cannot look into the node collector's processes.
+  if (recording::IsLive(directory.string()) && fs::is_socket(NodeSocket(), error))
+    return RunningCollector{.pid = 0, .directory = directory.string(), .socket = NodeSocket()};
   if (recording::IsLive(directory.string()))
     return absl::FailedPreconditionError(
         absl::StrCat(given, " is recorded by another user, or on another host; run gpuprobe capture there"));

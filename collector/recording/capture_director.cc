@@ -41,7 +41,8 @@ bool HasEnded(const v1::CaptureState& state) {
 }
 
 std::string Names(const std::vector<std::string>& names) {
-  std::vector<std::string> some(names.begin(), names.begin() + std::min(names.size(), kMostNamed));
+  std::vector<std::string> some = names;
+  if (names.size() > kMostNamed) some.resize(kMostNamed);
   if (names.size() > kMostNamed) some.push_back(absl::StrCat(names.size() - kMostNamed, " more"));
   return absl::StrJoin(some, ", ");
 }
@@ -101,7 +102,7 @@ absl::Status CaptureDirector::Check(const v1::CaptureRequest& request,
 }
 
 CaptureDirector::CaptureDirector(v1::CaptureRequest request,
-                                 std::vector<const model::ProcessModel*> connected, uint64_t first_id,
+                                 const std::vector<const model::ProcessModel*>& connected, uint64_t first_id,
                                  Send send)
     : request_(std::move(request)), send_(std::move(send)), id_(first_id) {
   for (const model::ProcessModel* process : Chosen(request_, connected))

@@ -29,7 +29,7 @@ class CaptureDirector {
   using Send = std::function<void(const model::ProcessModel& process, const v1::Capture& order)>;
 
   // Of a request that Check has accepted. `first_id`: above that of every order before.
-  CaptureDirector(v1::CaptureRequest request, std::vector<const model::ProcessModel*> connected,
+  CaptureDirector(v1::CaptureRequest request, const std::vector<const model::ProcessModel*>& connected,
                   uint64_t first_id, Send send);
 
   // Why it cannot be captured. AlreadyExists: because everything is recorded anyway.

@@ -22,6 +22,9 @@ constexpr int64_t kActiveMs = 100;
 constexpr int64_t kQuietMs = 500;
 constexpr int64_t kMostQuietMs = 5'000;
 constexpr int64_t kMostSettleMs = 60'000;
+// Of an order that names no limit, or one that nobody can have meant.
+constexpr uint32_t kUsualLimitMs = 60'000;
+constexpr uint32_t kMostLimitMs = 2 * 3'600'000;
 
 }  // namespace
 
@@ -58,7 +61,8 @@ void OnDemand::Obey(const CaptureOrder& order) noexcept {
 Phase OnDemand::Arm() noexcept {
   settling_since_ms_ = 0;
   cut_ = false;
-  limit_ms_ = MonotonicMs() + order_.limit_ms;
+  limit_ms_ = MonotonicMs() +
+              (order_.limit_ms != 0 && order_.limit_ms <= kMostLimitMs ? order_.limit_ms : kUsualLimitMs);
   if (!step_gate.on_demand()) return Phase::kCapturePhaseUnable;
   CaptureWindow window{.clock = order_.clock, .begin = order_.begin, .end = order_.end};
   if (order_.clock == wire::CaptureClock::kCaptureClockCalls) {

@@ -80,9 +80,10 @@ bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcep
   options_ = options;
   facts_ = facts;
   facts_.instance = NowNs() | 1;
-  governor_.Init(options.budget_percent, recording.kinds & kRecordGraphsWhole
-                                             ? wire::DetailLevel::kDetailLevelGraphs
-                                             : wire::DetailLevel::kDetailLevelFull);
+  // What a capture costs was asked for, and has a limit of its own.
+  governor_.Init(step_gate.on_demand() ? 0 : options.budget_percent,
+                 recording.kinds & kRecordGraphsWhole ? wire::DetailLevel::kDetailLevelGraphs
+                                                      : wire::DetailLevel::kDetailLevelFull);
   // If a collector is there, Hello is sent before the program continues: a process that dies within a
   // millisecond is then reported as cut off, instead of never seen. The socket does not block.
   if (options.samples_host) sampler_.Enable();

@@ -1,8 +1,10 @@
 """Detail on demand: a job at level idle records nothing, `gpuprobe capture` records the same steps on all ranks, and the job never notices, whoever dies meanwhile."""
+import glob
 import os
 import re
 import signal
 import time
+import unittest
 
 import harness
 import truth
@@ -63,7 +65,8 @@ class CaptureTest(harness.EndToEndTest):
         finished = job.wait()
         self.assertEqual(finished.returncode, 0, str(finished))
         if collector:
-            collector.stop()
+            collector.signal(signal.SIGTERM)
+            collector.wait()
         self.assert_nothing_runs()
         happened = self.truth()
         self.by_rank = {}
@@ -217,6 +220,32 @@ class AtRest(CaptureTest):
         self.assertGreater(kernels, 3 * (calls + ranges))
 
 
+class OnANode(CaptureTest):
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root: it serves all users")
+    def test_a_user_captures_a_job_that_the_collector_of_the_node_records(self):
+        socket, user = self.path("node.sock"), 54321
+        os.chmod(self.folder, 0o755)
+        for name in ("cwd", "tmp", "home", "run"):
+            os.chmod(self.path(name), 0o777)
+        os.mkdir(self.path("truth"))
+        os.chmod(self.path("truth"), 0o777)
+        collector = self.start([GPUPROBE, "collect", "--node", "--socket", socket, "--out", self.path("runs")])
+        wait_until(lambda: harness.answers(socket) or not collector.alive(), "collector for the node")
+        as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        env = {**SLOWLY, "GPUPROBE_SOCKET": socket, "GPUPROBE_AUTOSTART": "0", "GPUPROBE_LEVEL": "idle", "GPUPROBE_STEP_MARKER": "nvtx:step"}
+        job = self.start([*as_user, "env", f"LD_PRELOAD={harness.LIBRARY}", DDP_TRAIN, "--steps", "900", *TRAINING], env=env)
+        found = wait_until(lambda: glob.glob(self.path("runs", str(user), "*", "live.json")) or (not job.alive() and [None]), "run of the user")
+        self.assertTrue(job.alive(), job.finished())
+        self.out = os.path.dirname(found[0])
+        wait_until(lambda: self.ranks_seen() == 1, "process that is recorded")
+        finished = self.run_program([*as_user, GPUPROBE, "capture", self.out, "--steps", "4"], env={"GPUPROBE_SOCKET": socket})
+        self.assertEqual(finished.returncode, 0, str(finished))
+        self.assertRegex(finished.stdout.decode(), r"^captured steps \d+ to \d+")
+        self.end(job, collector)
+        self.assertEqual([len(numbers) for numbers in self.indices()[1].values()], [4])
+
+
 class WhoDies(CaptureTest):
 
     @hazard("gpuprobe capture is killed", sees="same status", counted="what it asked for, and nothing after it")
@@ -249,7 +278,7 @@ class WhoDies(CaptureTest):
         self.assertEqual(finished.returncode, 1)
         self.assertIn(b"collector has ended", finished.stderr)
         second = harness.Collector(self, out=collector.out, socket=collector.socket)
-        self.end(job, second)
+        self.end(job, second.program)
         _, indices = self.indices()
         self.assertEqual({len(numbers) for numbers in indices.values()}, {4})
         self.assertEqual(len({tuple(numbers) for numbers in indices.values()}), 1, indices)
