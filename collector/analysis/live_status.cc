@@ -85,8 +85,9 @@ void DescribeHost(const model::ProcessModel& process, uint64_t now_ns, LiveRank&
 void DescribeGap(const model::Member& member, uint64_t now_ns, LiveRank& r) {
   const model::ProcessModel& process = *member.process;
   const model::HostSample& seen = process.device_steps().At(member.place).newest;
-  const uint64_t launched_ns = process.progress().last_launch_ns;
-  if (!seen.in_gap || seen.time_ns <= launched_ns || launched_ns == 0) return;
+  const model::HostProgress& progress = process.progress();
+  const uint64_t launched_ns = std::max(progress.last_launch_ns, progress.last_left_out_ns);
+  if (!seen.in_gap || seen.time_ns <= launched_ns || progress.last_launch_ns == 0) return;
   r.host_in = HostPlaceText(HostPlaceOf(process, seen.place));
   r.host_in_ago_ns = Since(now_ns, seen.time_ns);
   r.silent_ns = Since(std::max(HeardNs(process), seen.time_ns), launched_ns);
@@ -174,7 +175,8 @@ LiveStatus LiveWatch::Look(const model::JobModel& job, uint64_t now_ns) {
     DescribeHost(process, now_ns, status.ranks.back());
     DescribeGap(member, now_ns, status.ranks.back());
     const model::HostProgress& progress = process.progress();
-    last_ns = std::max({last_ns, progress.last_launch_ns, progress.last_device_end_ns});
+    last_ns =
+        std::max({last_ns, progress.last_launch_ns, progress.last_device_end_ns, progress.last_left_out_ns});
   }
   if (last_ns != 0 && last_ns + kIdleNs < now_ns) status.idle_ns = now_ns - last_ns;
   status.hosts.assign(hosts.begin(), hosts.end());

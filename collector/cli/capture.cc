@@ -44,6 +44,7 @@ struct CaptureOptions {
   uint64_t warmup = 0;
   uint64_t limit = kDefaultLimit;
   double seconds = 0;
+  uint64_t repeat = 1;
 };
 
 v1::CaptureRequest RequestOf(const CaptureOptions& options, const std::string& directory) {
@@ -130,21 +131,30 @@ std::string FirstFinding(const std::string& directory) {
   return report.findings.empty() ? "" : report.findings.front().statement;
 }
 
+// From the request to the last thing that the collector says.
+absl::StatusOr<v1::CaptureProgress> CaptureOnce(const CaptureOptions& options,
+                                                const RunningCollector& collector) {
+  const absl::StatusOr<int> fd = Connect(collector.socket);
+  if (!fd.ok()) return fd.status();
+  const auto closing = absl::MakeCleanup([&] { close(*fd); });
+  v1::Frame frame;
+  *frame.mutable_capture_request() = RequestOf(options, collector.directory);
+  std::string bytes;
+  framing::AppendDelimited(frame.SerializeAsString(), bytes);
+  if (absl::Status s = SendRequest(*fd, bytes); !s.ok()) return s;
+  return Follow(*fd);
+}
+
 int Capture(const CaptureOptions& options) {
   const absl::StatusOr<RunningCollector> collector = FindRunningCollector(options.run);
   if (!collector.ok()) return Fail(kCapture, collector.status(), kFailed);
-  const absl::StatusOr<int> fd = Connect(collector->socket);
-  if (!fd.ok()) return Fail(kCapture, fd.status(), kFailed);
-  const auto closing = absl::MakeCleanup([&] { close(*fd); });
-  v1::Frame frame;
-  *frame.mutable_capture_request() = RequestOf(options, collector->directory);
-  std::string bytes;
-  framing::AppendDelimited(frame.SerializeAsString(), bytes);
-  if (absl::Status s = SendRequest(*fd, bytes); !s.ok()) return Fail(kCapture, s, kFailed);
-  const absl::StatusOr<v1::CaptureProgress> end = Follow(*fd);
-  if (!end.ok()) return Fail(kCapture, end.status(), kFailed);
-  if (end->failed()) return Fail(kCapture, end->words(), kFailed);
-  PrintForPeople(absl::StrCat(end->words(), "\n"));
+  for (uint64_t done = 0; done < options.repeat; ++done) {
+    const absl::StatusOr<v1::CaptureProgress> end = CaptureOnce(options, *collector);
+    if (!end.ok()) return Fail(kCapture, end.status(), kFailed);
+    if (end->failed()) return Fail(kCapture, end->words(), kFailed);
+    PrintForPeople(absl::StrCat(end->words(), "\n"));
+    if (!FlushOutput()) return kFailed;
+  }
   if (const std::string finding = FirstFinding(collector->directory); !finding.empty())
     PrintForPeople(absl::StrCat("  ", finding, "\n"));
   PrintForPeople(absl::StrCat("  gpuprobe report ", collector->directory, "\n"));
@@ -184,6 +194,10 @@ int CaptureMain(const Arguments& arguments) {
   app.add_option("--warmup", options.warmup,
                  "record and throw away at least so many steps right before the first one [0]")
       ->check(WholeNumber(0, kMostSteps))
+      ->option_text("N");
+  app.add_option("--repeat", options.repeat,
+                 "so many captures, one after the other, each after --wait steps [1]")
+      ->check(WholeNumber(1, 1'000'000))
       ->option_text("N");
   app.add_option("--limit", options.limit,
                  "end the capture after so many seconds, wherever the job is then [60]")

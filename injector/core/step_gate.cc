@@ -277,7 +277,14 @@ bool StepGate::IsRecorded(uint32_t correlation) const noexcept {
 }
 
 bool StepGate::Launched(uint32_t correlation) noexcept {
-  if (rests()) return false;
+  if (rests()) {
+    // That it goes on launching is all that is noted, and not at each launch: other threads read this line.
+    constexpr uint64_t kApart = uint64_t{1} << 27;  // of stamps: some tens of milliseconds
+    const uint64_t now = Stamp();
+    if (now - earlier_launch_stamp_.load(std::memory_order_relaxed) > kApart)
+      earlier_launch_stamp_.store(now, std::memory_order_relaxed);
+    return false;
+  }
   const bool recorded = open_.load(std::memory_order_acquire);
   const std::atomic_ref mark(launches[correlation % kLaunches]);
   mark.store(Mark(correlation, recorded), std::memory_order_relaxed);

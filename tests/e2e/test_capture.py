@@ -152,7 +152,7 @@ class Captured(CaptureTest):
         self.assertEqual(self.indices()[1], {0: [], 1: steps, 2: [], 3: steps})
 
     def test_a_window_of_time_where_steps_are_not_known(self):
-        job = self.start_job(1200, ranks=1)
+        job = self.start_job(2200, ranks=1)
         finished = self.capture("--steps", 3)
         self.assertEqual(finished.returncode, 1)
         self.assertIn(b"--seconds", finished.stderr)
@@ -160,6 +160,8 @@ class Captured(CaptureTest):
             finished = self.capture("--seconds", 0.5)
             self.assertEqual(finished.returncode, 0, str(finished))
             self.assertTrue(finished.stdout.startswith(b"captured 0.5 s on 1 process"), str(finished))
+        time.sleep(6)
+        self.assertNotIn(b"no GPU work", self.run_well([GPUPROBE, "top", self.out, "--once"]).stdout)
         self.end(job)
         kernels = sorted(r["start_ns"] for r in self.export(self.out) if r["kind"] == "kernel")
         self.assertGreater(len(kernels), 500)
@@ -168,7 +170,7 @@ class Captured(CaptureTest):
         self.assertEqual(len(windows), 2)
         for window in windows:
             self.assertLess(window["end_ns"] - window["start_ns"], 0.6e9)
-        # No step reaches from one window to the other.
+        # No step reaches from one window to the other, and nobody says in between that it stands still.
         self.assertGreater(report["steps"]["count"], 20)
         self.assertLess(report["steps"]["time_ns"]["max"], 1e9)
 
@@ -184,12 +186,16 @@ class Captured(CaptureTest):
         self.assertEqual([straggler["rank"] for straggler in report["stragglers"]], [2])
 
     def test_steps_to_wait_for(self):
-        job = self.start_job(1700, "--step-marker", "nvtx:step")
+        job = self.start_job(2800, "--step-marker", "nvtx:step")
         soon = self.captured_steps("--steps", 1)
         later = self.captured_steps("--steps", 1, "--wait", 300, "--warmup", 3)
         self.assertGreater(later[0], soon[0] + 300)
+        finished = self.capture("--steps", 1, "--repeat", 2)
+        self.assertEqual(finished.returncode, 0, str(finished))
+        repeated = [int(step) for step in re.findall(r"^captured step (\d+)", finished.stdout.decode(), re.MULTILINE)]
+        self.assertEqual(len(repeated), 2, str(finished))
         self.end(job)
-        self.assert_only_steps(soon + later, ranks=range(4))
+        self.assert_only_steps(soon + later + repeated, ranks=range(4))
 
 
 class AtRest(CaptureTest):

@@ -72,6 +72,7 @@ bool IsWell(const settings::Setting& setting, const std::string& value) {
   if (setting.name == "GPUPROBE_KINDS") return AreListed(value, setting.form);
   if (setting.name == "GPUPROBE_RANKS") return AreAscendingRanks(value);
   if (setting.name == "GPUPROBE_STEP_MARKER") return IsMarker(value);
+  if (setting.name == "GPUPROBE_LEVEL") return value == "idle" || value == "full";
   if (setting.name == "GPUPROBE_HUB_TOKEN") return http::CheckToken(value).ok();
   return true;  // GPUPROBE_HUB is judged by who reads it
 }
@@ -122,7 +123,17 @@ void JudgeTogether(const Facts& facts, Checks& checks) {
                       absl::StrCat(stop, "=", end, " is ignored: recording starts at ", begin),
                       absl::StrCat("Make it greater than ", start, ".")});
   }
-  if (!ValueOf(facts, "GPUPROBE_STEP_MARKER").empty()) return;
+  const bool has_marker = !ValueOf(facts, "GPUPROBE_STEP_MARKER").empty();
+  if (ValueOf(facts, "GPUPROBE_LEVEL") == "idle") {
+    checks.push_back({kSettings, State::kNote,
+                      "GPUPROBE_LEVEL=idle: nothing is recorded until gpuprobe capture asks for some steps",
+                      has_marker
+                          ? ""
+                          : "Without GPUPROBE_STEP_MARKER, steps are counted in collectives, or not at "
+                            "all."});
+    return;
+  }
+  if (has_marker) return;
   for (const char* name : {"GPUPROBE_START_STEP", "GPUPROBE_STOP_STEP", "GPUPROBE_EVERY_STEPS"}) {
     const std::string value = ValueOf(facts, name);
     if (!value.empty())

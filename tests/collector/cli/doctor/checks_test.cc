@@ -61,6 +61,9 @@ TEST(DoctorChecks, SettingsByTheirTable) {
   EXPECT_EQ(StatesOf(OfVariables({{"GPUPROBE_STEP_MARKER", "nvtx:step"}, {"GPUPROBE_START_STEP", "2"}})), "");
   EXPECT_EQ(StatesOf(OfVariables({{"GPUPROBE_STEP_MARKER", "kernel:adam"}})), "warning")
       << "the probe knows no kernels";
+  EXPECT_EQ(StatesOf(OfVariables({{"GPUPROBE_LEVEL", "full"}})), "");
+  EXPECT_EQ(StatesOf(OfVariables({{"GPUPROBE_LEVEL", "idle"}})), "note") << "as it was asked for";
+  EXPECT_EQ(StatesOf(OfVariables({{"GPUPROBE_LEVEL", "windows"}})), "warning");
 }
 
 TEST(DoctorChecks, SettingsThatContradictEachOther) {
