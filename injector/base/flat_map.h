@@ -106,8 +106,11 @@ class FlatMap {
   bool Grow() noexcept {
     const size_t capacity = capacity_ == 0 ? 256 : capacity_ * 2;
     Mapping grown;
-    const MemoryUse use = capacity_ == 0 ? MemoryUse::kNeeded : MemoryUse::kOrdinary;
-    if (!grown.Map(capacity * sizeof(Entry), use)) return false;
+    // A small table may take of the reserve, so that buffers and rings cannot starve it.
+    constexpr size_t kSmallPart = 64;  // of the limit
+    const size_t bytes = capacity * sizeof(Entry);
+    const bool small = capacity_ == 0 || bytes <= MemoryLimit() / kSmallPart;
+    if (!grown.Map(bytes, small ? MemoryUse::kNeeded : MemoryUse::kOrdinary)) return false;
     auto* table = reinterpret_cast<Entry*>(grown.data());
     for (size_t i = 0; i < capacity_; ++i) {
       const Entry& entry = entries()[i];

@@ -274,8 +274,8 @@ void ShareTheRest(Probe& p) noexcept {
   const size_t ordinary = p.memory_bytes - p.memory_bytes / kReservedPart;
   const size_t rest = ordinary - std::min(ordinary, HeldMemory());
   p.buffer_bytes = rest / 2;
-  LimitRings(rest / 2);
-  p.stream.queue.LimitMemory(std::max(kShortestQueue, rest / 8 * 3));
+  LimitRings(rest / 8 * 3);
+  p.stream.queue.LimitMemory(std::max(kShortestQueue, rest / 4));
 }
 
 // Where memory is limited, everything is made smaller together; what then does not fit is counted.
