@@ -1,8 +1,8 @@
 // Uses whatever makes the probe hold memory, all of it at once: threads with streams of their own, kernels of
 // ever new shapes, allocations that live on, ranges that stay open, communicators and groups.
 //
-// usage: everything_at_once THREADS LAUNCHES ALLOCATIONS COMMUNICATORS    launches and allocations: of each thread
-// Prints what the kernels have counted, when every thread has ended.
+// usage: everything_at_once THREADS LAUNCHES ALLOCATIONS COMMUNICATORS    launches and allocations: of each
+// thread Prints what the kernels have counted, when every thread has ended.
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include <nvtx3/nvToolsExt.h>
@@ -31,7 +31,8 @@ void Work(int self, int launches, int allocations, long* counted) {
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CHECK_CUDA(cudaMalloc(&counter, sizeof(int)));
   CHECK_CUDA(cudaMemset(counter, 0, sizeof(int)));
-  for (int i = 0; i < kOpenRanges; ++i) nvtxRangePushA(("open " + std::to_string(self * kOpenRanges + i)).c_str());
+  for (int i = 0; i < kOpenRanges; ++i)
+    nvtxRangePushA(("open " + std::to_string(self * kOpenRanges + i)).c_str());
   std::vector<void*> kept(static_cast<size_t>(allocations));
   for (int i = 0; i < allocations || i < launches; ++i) {
     if (i < allocations) CHECK_CUDA(cudaMalloc(&kept[static_cast<size_t>(i)], 256));
@@ -58,7 +59,8 @@ void Communicate(int communicators) {
   }
   for (int round = 0; round < 10; ++round) {
     CHECK_NCCL(ncclGroupStart());
-    for (ncclComm_t comm : all) CHECK_NCCL(ncclAllReduce(data, data, 1024, ncclFloat, ncclSum, comm, nullptr));
+    for (ncclComm_t comm : all)
+      CHECK_NCCL(ncclAllReduce(data, data, 1024, ncclFloat, ncclSum, comm, nullptr));
     CHECK_NCCL(ncclGroupEnd());
   }
   CHECK_CUDA(cudaDeviceSynchronize());
