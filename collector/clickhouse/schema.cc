@@ -66,7 +66,7 @@ std::string CreateTable(const Layout& layout) {
 // have another revision.
 std::vector<std::string> StepSums(const Layout& layout, const std::string& table, const std::string& start,
                                   int days) {
-  const char* const kSums[] = {"total_ns",      "compute_ns",    "exposed_comm_ns", "copy_ns",
+  const char* const sums[] = {"total_ns",      "compute_ns",    "exposed_comm_ns", "copy_ns",
                                "host_bound_ns", "input_wait_ns", "sync_ns",         "memory_ns",
                                "pause_ns",      "launch_gap_ns", "unknown_ns"};
   const std::string key = "cluster, job, attempt, user, revision, time, host, rank, device";
@@ -81,7 +81,7 @@ std::vector<std::string> StepSums(const Layout& layout, const std::string& table
                                       "`device` Int32",
                                       "`steps` SimpleAggregateFunction(sum, UInt64)"};
   std::vector<std::string> values = {"count() AS steps"};
-  for (const char* const sum : kSums) {
+  for (const char* const sum : sums) {
     columns.push_back(absl::StrCat("`", sum, "` SimpleAggregateFunction(sum, UInt64) CODEC(T64, ZSTD(1))"));
     values.push_back(absl::StrCat("sum(steps.", sum, ") AS ", sum));
   }

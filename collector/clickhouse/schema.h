@@ -17,7 +17,7 @@ struct Layout {
   std::string database = "gpuprobe";
   // Of ClickHouse's own cluster definitions: its tables are made on all servers, and replicated. Empty: one
   // server.
-  std::string replicas = "";
+  std::string replicas = {};
 };
 
 struct Migration {

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/clickhouse/rows.h"
 
 namespace gpuprobe::clickhouse {
 namespace {
@@ -95,7 +96,7 @@ absl::StatusOr<Spool> Spool::Open(const std::string& directory, uint64_t most_by
 
 absl::Status Spool::Add(const Batch& batch, const States& states, Lost lost) {
   v1::RowRound round;
-  for (const auto& [table, section] : batch.sections()) {
+  const auto put = [&round](const std::string& table, const Section& section) -> absl::Status {
     absl::StatusOr<std::string> packed = Compressed(section.row_binary);
     if (!packed.ok()) return packed.status();
     v1::RowSection& out = *round.add_sections();
@@ -103,6 +104,14 @@ absl::Status Spool::Add(const Batch& batch, const States& states, Lost lost) {
     out.set_columns(section.columns);
     out.set_rows(section.rows);
     out.set_row_binary(*std::move(packed));
+    return absl::OkStatus();
+  };
+  // Who reads that a job is over finds all of its rows.
+  for (const bool jobs : {false, true}) {
+    for (const auto& [table, section] : batch.sections()) {
+      if ((table == JobRow::kTable) != jobs) continue;
+      if (absl::Status s = put(table, section); !s.ok()) return s;
+    }
   }
   for (const auto& [of, state] : states) {
     v1::RowState& out = *round.add_states();
@@ -154,7 +163,7 @@ void Spool::RemoveOldest() {
 }
 
 std::string Spool::SetAside(const Entry& entry, const v1::RowSection& section) const {
-  const std::string name = absl::StrCat(entry.name, "-", section.table(), "-refused");
+  std::string name = absl::StrCat(entry.name, "-", section.table(), "-refused");
   directory_.WriteFile(name, section.SerializeAsString()).IgnoreError();
   return name;
 }

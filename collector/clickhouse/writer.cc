@@ -120,6 +120,9 @@ void Writer::Seal() {
       batch, states, [&](const std::string& table, uint64_t rows) { Lose(table, "spool_full", rows); });
   if (kept.ok()) return;
   for (const auto& [table, section] : batch.sections()) Lose(table, "disk", section.rows);
+  // Rows that come later go on from newer ones, where there are.
+  const std::lock_guard lock(mutex_);
+  states_.merge(states);
 }
 
 absl::Status Writer::SendRound(const Spool::Entry& entry) {
@@ -134,7 +137,7 @@ absl::Status Writer::SendRound(const Spool::Entry& entry) {
     if (sent_.contains(section.table())) continue;
     const std::string insert = absl::StrCat("INSERT INTO ", options_.layout.database, ".", section.table(),
                                             " (", section.columns(), ") FORMAT RowBinary");
-    const absl::Status done =
+    absl::Status done =
         client_.Insert(insert, absl::StrCat(entry.name, "-", section.table()), section.row_binary());
     if (absl::IsInvalidArgument(done)) {
       // It never will be taken, and must not keep the others.
@@ -158,7 +161,7 @@ absl::Status Writer::Send() {
   if (spool_.entries().empty()) return absl::OkStatus();
   if (!prepared_) {
     const absl::StatusOr<std::string> version = client_.Version();
-    const absl::Status done =
+    absl::Status done =
         version.ok() ? Migrate(client_, options_.layout, options_.release) : version.status();
     if (!done.ok()) return done;
     prepared_ = true;

@@ -60,6 +60,7 @@ std::string InHtml(const std::string& text) {
 
 std::vector<std::string> ValidTexts(const std::vector<std::string>& texts) {
   std::vector<std::string> valid;
+  valid.reserve(texts.size());
   for (const std::string& each : texts) valid.push_back(text::ValidUtf8(each));
   return valid;
 }
@@ -288,6 +289,7 @@ std::vector<LostTime> LostTimeOf(const JobList& list) {
     }
   }
   std::vector<LostTime> causes;
+  causes.reserve(by_cause.size());
   for (auto& [id, lost] : by_cause) causes.push_back(std::move(lost));
   std::stable_sort(causes.begin(), causes.end(),
                    [](const auto& a, const auto& b) { return a.lost_gpu_seconds > b.lost_gpu_seconds; });

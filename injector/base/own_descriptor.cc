@@ -60,10 +60,7 @@ int MoveUp(int fd) noexcept {
 
 }  // namespace
 
-bool OwnDescriptor::Adopt(int fd) noexcept {
-  SpareDescriptors::CloseAll();
-  return Take(fd);
-}
+bool OwnDescriptor::Adopt(int fd) noexcept { return Take(fd); }
 
 bool OwnDescriptor::Take(int fd) noexcept {
   Close();
@@ -84,7 +81,6 @@ bool OwnDescriptor::Take(int fd) noexcept {
 }
 
 bool OwnDescriptor::Open(const char* path, int flags, mode_t mode) noexcept {
-  SpareDescriptors::CloseAll();
   return OpenAndTake(path, flags, mode);
 }
 
@@ -100,7 +96,6 @@ bool OwnDescriptor::OpenAndTake(const char* path, int flags, mode_t mode) noexce
 }
 
 bool OwnDescriptor::OpenStreamSocket() noexcept {
-  SpareDescriptors::CloseAll();
   Close();
   if (!EnoughAreFree()) return false;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -11,8 +11,9 @@
 //
 // The last sixteen descriptors that the process may have are the program's: with fewer, nothing is opened.
 //
-// At most four are ours at any time, with the second number that moving one takes for a moment: the socket,
-// another file, and up to two spare ones, which are closed as soon as a file is opened that is needed.
+// At most eight are ours at any time: the socket, another file, the second number that moving one takes for a
+// moment, and five that the sampler keeps. With two, it did not see that a thread waits for a processor while
+// another one is sampled, nor who has Python's lock.
 //
 // Thread: one at a time. Allocation: none. Failure: false, and nothing is open.
 #pragma once
@@ -57,10 +58,10 @@ class OwnDescriptor {
   ino_t inode_ = 0;
 };
 
-// Files that the sampler keeps open because it reads them often. Whoever opens a file closes them, on any
-// thread, so each use may find one gone; a read of a number that the program got in that instant leaves its
-// position alone, and what was read is not used as anything but text. Open is for one thread, the probe's.
-inline constexpr int kSpareDescriptors = 2;
+// Files that the sampler keeps open because it reads them often. Each use may find one gone, since the program
+// may have closed it; a read of a number that the program got in that instant leaves its position alone, and
+// what was read is not used as anything but text. For one thread, the probe's.
+inline constexpr int kSpareDescriptors = 5;
 class SpareDescriptors {
  public:
   // Closes what `slot` had.

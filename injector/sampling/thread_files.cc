@@ -108,8 +108,10 @@ int ThreadFiles::Find(Kind kind, uint32_t tid, uint32_t id) const noexcept {
 int ThreadFiles::Oldest() const noexcept {
   int oldest = 0;
   for (int slot = 0; slot < kSpareDescriptors; ++slot) {
-    if (!SpareDescriptors::IsOpen(slot) || files_[slot].kind == Kind::kDelay) return slot;
-    if (files_[slot].used_ns < files_[oldest].used_ns) oldest = slot;
+    if (!SpareDescriptors::IsOpen(slot)) return slot;
+    const bool is_delay = files_[slot].kind == Kind::kDelay;
+    const bool oldest_is_delay = files_[oldest].kind == Kind::kDelay;
+    if (is_delay != oldest_is_delay ? is_delay : files_[slot].used_ns < files_[oldest].used_ns) oldest = slot;
   }
   return oldest;
 }
@@ -134,13 +136,12 @@ bool ThreadFiles::Open(int slot, Kind kind, uint32_t tid, uint32_t id, uint64_t 
   return SpareDescriptors::Open(slot, path.c_str());
 }
 
-// In a slot that is not needed for another thread's system calls.
+// In a slot that nobody needs: a delay is known from the second reading on.
 void ThreadFiles::ReadDelay(uint32_t tid, uint32_t id, uint64_t now_ns, KernelView* view) noexcept {
   int slot = Find(Kind::kDelay, tid, id);
   if (slot < 0) {
     slot = Oldest();
-    const bool unused = !SpareDescriptors::IsOpen(slot) || files_[slot].kind == Kind::kDelay ||
-                        now_ns - files_[slot].used_ns > kUnusedNs;
+    const bool unused = !SpareDescriptors::IsOpen(slot) || now_ns - files_[slot].used_ns > kUnusedNs;
     if (!unused || !MayOpen(now_ns) || !Open(slot, Kind::kDelay, tid, id, now_ns)) return;
   }
   char room[512];

@@ -1,12 +1,12 @@
 // What the kernel says of a thread of this process: its state, the system call that it is in, and how long it
 // could run and had no processor.
 //
-// Two files of /proc/self/task stay open (SpareDescriptors): the system calls of two threads, or that of one
-// and its time without a processor. Opening one takes the lowest free number for a moment, which a program
-// may count on, so that happens at most twelve times a second. Whether a thread that is in a system call
-// could be woken by a signal is not asked of a third file, but concluded (IsOfDisk). Thread: the
-// probe's own. Allocation: none. Failure: what cannot be read is not known: without /proc, with another
-// namespace's, for a process that may not be dumped, or when few descriptors are left.
+// Five files of /proc/self/task stay open (SpareDescriptors): the system calls of some threads, and their
+// time without a processor. Opening one takes the lowest free number for a moment, which a program may count
+// on, so that happens at most twelve times a second. Whether a thread that is in a system call could be woken
+// by a signal is not asked of a third file, but concluded (IsOfDisk). Thread: the probe's own. Allocation:
+// none. Failure: what cannot be read is not known: without /proc, with another namespace's, for a process
+// that may not be dumped, or when few descriptors are left.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +64,7 @@ class ThreadFiles {
 
   // The slot of that file; -1: it is not open.
   int Find(Kind kind, uint32_t tid, uint32_t id) const noexcept;
-  // The slot that is the least missed.
+  // The slot that is the least missed: a free one, else that of the delay that was read the longest ago.
   int Oldest() const noexcept;
   bool Open(int slot, Kind kind, uint32_t tid, uint32_t id, uint64_t now_ns) noexcept;
   bool MayOpen(uint64_t now_ns) noexcept;

@@ -1,4 +1,4 @@
-"""What the library holds in a program that needs all of it: GPUPROBE_MEMORY_MIB of memory, four descriptors and two threads, seen from outside."""
+"""What the library holds in a program that needs all of it: GPUPROBE_MEMORY_MIB of memory, eight descriptors and two threads, seen from outside."""
 import os
 import signal
 import threading
@@ -10,7 +10,7 @@ from hazards import hazard
 
 EVERYTHING = os.path.join(harness.BUILD, "tests", "e2e", "everything_at_once")
 MIB = 1 << 20
-DESCRIPTORS, THREADS = 4, 2
+DESCRIPTORS, THREADS = 8, 2
 LOWEST_OWN_DESCRIPTOR = 512
 
 
@@ -121,7 +121,7 @@ class Bounds(harness.EndToEndTest):
         self.assertGreaterEqual(counted + sum(report["trust"]["lost"].values()), threads * launches)
 
     @hazard("a program with hundreds of threads, communicators and streams and a million live allocations runs while the collector is stopped",
-            sees="never waits; the probe holds at most GPUPROBE_MEMORY_MIB, four descriptors and two threads",
+            sees="never waits; the probe holds at most GPUPROBE_MEMORY_MIB, eight descriptors and two threads",
             counted="what does not fit is dropped and counted; the report says how much memory was held")
     def test_everything_at_once(self):
         threads, launches, allocations = 200, 2000, 5000

@@ -3,13 +3,17 @@
 The server is ClickHouse's current engine (scripts/clickhouse-env.sh); without it the test is skipped, and says so (77).
 """
 import glob
+import http.server
 import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
+import threading
 import unittest
+import urllib.error
 import urllib.request
 
 import harness
@@ -35,8 +39,11 @@ class ClickHouse(harness.EndToEndTest):
 
     def post(self, path, body=b""):
         headers = dict(zip(("X-ClickHouse-User", "X-ClickHouse-Key"), self.credentials))
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, data=body, headers=headers), timeout=20) as answer:
-            return answer.read().decode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, data=body, headers=headers), timeout=20) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{body.decode()}: {error.read().decode()}") from None
 
     def behave(self, mode):
         self.post("/test/" + mode)
@@ -109,6 +116,31 @@ class ClickHouse(harness.EndToEndTest):
         self.assertTrue(hours and all(row[4][0] <= row[4][1] <= row[3] for row in hours), hours)
         self.assertTrue(answers["kernels take"], "on average over the ranks")
         self.assertEqual(answers["was lost"], [])
+
+    def check_dashboard(self):
+        """The queries of samples/grafana/gpuprobe-clickhouse.json, with what Grafana puts in for its macros and variables: all of them answer, and those have rows for which there is something."""
+        with open(os.path.join(SOURCE, "samples", "grafana", "gpuprobe-clickhouse.json"), encoding="utf-8") as file:
+            dashboard = json.load(file)
+
+        def answer(sql):
+            sql = re.sub(r"\$__timeFilter\(([\w.]+)\)", r"\1 >= toDateTime(now() - 3600) AND \1 <= toDateTime(now() + 60)", sql)
+            sql = sql.replace("${job:singlequote}", "'127.0.0.1:29500 a job'").replace("${attempt}", "2")
+            self.assertNotIn("$", sql)
+            return self.ask(sql)
+        for variable in dashboard["templating"]["list"][1:]:
+            self.assertTrue(answer(variable["query"]["rawSql"]), variable["name"])
+        answers = {panel["title"]: answer(panel["targets"][0]["rawSql"]) for panel in dashboard["panels"]}
+        empty = [title for title, rows in answers.items() if not rows]
+        self.assertEqual(empty, ["Open findings"], "all jobs are over")
+        (uuid, _, jobs, findings, _), = answers["GPUs at fault in several jobs"]
+        self.assertEqual((jobs, findings), (2, ["straggler-slow-gpu"]))
+        self.assertEqual(answers["Ranks for which the others wait"][0][:3], [1, self.ask("SELECT host FROM gpuprobe.ranks LIMIT 1")[0][0], uuid])
+        self.assertEqual([row[0] for row in answers["Attempts"]], [3, 2, 1])
+        self.assertEqual([answers["Jobs running"], answers["Jobs that hang"]], [[[0]], [[0]]])
+        for row in answers["Where a step's time goes"]:
+            same, = (each for each in answers["Time of a step"] if each[0] == row[0])
+            self.assertLess(sum(row[1:]), same[3] * 1.001)
+            self.assertGreater(sum(row[1:]), same[1] / 2)
 
     def test_the_rows_of_a_job_are_what_its_run_says(self):
         self.start_server()
@@ -207,6 +239,7 @@ class ClickHouse(harness.EndToEndTest):
         (uuid, host, jobs, findings, _), = harness.wait_until(lambda: self.answers()["GPUs were at"], "a repeat offender")
         self.assertEqual((jobs, findings), (2, ["straggler-slow-gpu"]))
         self.assertEqual(self.ask("SELECT DISTINCT gpu_uuid, host FROM gpuprobe.ranks WHERE rank = 1"), [[uuid, host]])
+        self.check_dashboard()
         # The password is not handed on, and stands nowhere.
         environment = harness.read_proc(hub.pid, "environ") + harness.read_proc(hub.pid, "cmdline")
         self.assertIn(b"CLICKHOUSE_PASSWORD", environment, "as it was given")
@@ -240,6 +273,40 @@ class ClickHouse(harness.EndToEndTest):
         replicated = self.run_program([GPUPROBE, "hub", "--clickhouse", "http://ch:8123", "--dry-run", "--clickhouse-replicas", "green"]).stdout.decode()
         self.assertIn("CREATE TABLE IF NOT EXISTS gpuprobe.steps ON CLUSTER green", replicated)
         self.assertIn("ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/gpuprobe/steps', '{replica}', revision)", replicated)
+
+    def test_a_certificate_is_checked(self):
+        """That of a server which claims to have all tables."""
+        key, certificate = self.path("key.pem"), self.path("certificate.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "1", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True, timeout=60)
+
+        class Server(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                asked = self.rfile.read(int(self.headers["Content-Length"]))
+                said = b"26.9.2.1\n" if b"version()" in asked else b"1\n"
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(said)))
+                self.end_headers()
+                self.wfile.write(said)
+
+            def log_message(self, *_):
+                pass
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+        server.handle_error = lambda *_: None  # a client that refuses it
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            ask = [GPUPROBE, "hub", "--clickhouse", f"https://localhost:{server.server_port}", "--migrate"]
+            unknown, known = self.run_program(ask), self.run_program(ask, env={"SSL_CERT_FILE": certificate})
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+        self.assertEqual((unknown.returncode, known.returncode), (1, 0), known.stderr)
+        self.assertIn(b"does not answer (SSLServerVerification)", unknown.stderr)
 
     def test_every_column_is_there(self):
         """Those of a server whose tables the migrations made, and no others, as docs/clickhouse.md lists them."""
