@@ -4,9 +4,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -106,6 +108,41 @@ TEST(ThreadFiles, AThreadThatRuns) {
   busy.join();
   EXPECT_EQ(view.state, ThreadState::kThreadStateRunning);
   EXPECT_FALSE(view.ended);
+}
+
+// Two that share a processor, looked at in turns.
+TEST(ThreadFiles, TheDelaysOfTwoThreadsAreKnown) {
+  ThreadFiles files;
+  std::array<std::atomic<uint32_t>, 2> tids{};
+  std::atomic<bool> end{false};
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+  }
+  std::vector<std::thread> busy;
+  for (std::atomic<uint32_t>& tid : tids) {
+    busy.emplace_back([&] {
+      sched_setaffinity(0, sizeof(one), &one);
+      tid = static_cast<uint32_t>(gettid());
+      while (!end) {
+      }
+    });
+  }
+  while (tids[0] == 0 || tids[1] == 0) std::this_thread::yield();
+  std::array<uint64_t, 2> delays{};
+  constexpr int kRounds = 500;
+  for (uint64_t round = 1; round < kRounds && (delays[0] == 0 || delays[1] == 0); ++round) {
+    for (uint32_t i = 0; i < tids.size(); ++i)
+      delays[i] += files.Look(tids[i], i + 1, round * kSecond / 10 + i).run_delay_ns;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  end = true;
+  for (std::thread& thread : busy) thread.join();
+  EXPECT_GT(delays[0], 0u);
+  EXPECT_GT(delays[1], 0u);
 }
 
 TEST(ThreadFiles, DescriptorsAreOutOfTheProgramsWayAndFew) {
