@@ -67,8 +67,8 @@ std::string CreateTable(const Layout& layout) {
 std::vector<std::string> StepSums(const Layout& layout, const std::string& table, const std::string& start,
                                   int days) {
   const char* const sums[] = {"total_ns",      "compute_ns",    "exposed_comm_ns", "copy_ns",
-                               "host_bound_ns", "input_wait_ns", "sync_ns",         "memory_ns",
-                               "pause_ns",      "launch_gap_ns", "unknown_ns"};
+                              "host_bound_ns", "input_wait_ns", "sync_ns",         "memory_ns",
+                              "pause_ns",      "launch_gap_ns", "unknown_ns"};
   const std::string key = "cluster, job, attempt, user, revision, time, host, rank, device";
   std::vector<std::string> columns = {"`cluster` LowCardinality(String)",
                                       "`job` LowCardinality(String)",

@@ -161,8 +161,7 @@ absl::Status Writer::Send() {
   if (spool_.entries().empty()) return absl::OkStatus();
   if (!prepared_) {
     const absl::StatusOr<std::string> version = client_.Version();
-    absl::Status done =
-        version.ok() ? Migrate(client_, options_.layout, options_.release) : version.status();
+    absl::Status done = version.ok() ? Migrate(client_, options_.layout, options_.release) : version.status();
     if (!done.ok()) return done;
     prepared_ = true;
   }

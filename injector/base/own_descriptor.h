@@ -58,9 +58,9 @@ class OwnDescriptor {
   ino_t inode_ = 0;
 };
 
-// Files that the sampler keeps open because it reads them often. Each use may find one gone, since the program
-// may have closed it; a read of a number that the program got in that instant leaves its position alone, and
-// what was read is not used as anything but text. For one thread, the probe's.
+// Files that the sampler keeps open because it reads them often. Each use may find one gone, since the
+// program may have closed it; a read of a number that the program got in that instant leaves its position
+// alone, and what was read is not used as anything but text. For one thread, the probe's.
 inline constexpr int kSpareDescriptors = 5;
 class SpareDescriptors {
  public:
