@@ -142,7 +142,8 @@ class LiveViewer(browser.WithChromium, harness.EndToEndTest):
     def test_a_drag_is_not_interrupted(self):
         collector, job, page = self.watched()
         self.await_true(page, "document.querySelector('#live').textContent.startsWith('Live: ')", "live line")
-        box = page.locator("#steps svg").bounding_box()
+        # None: an update replaced the chart in that instant.
+        box = harness.wait_until(lambda: page.locator("#steps svg").bounding_box(), "chart of steps")
         page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 80)
         page.mouse.down()
         page.evaluate("document.querySelector('#steps svg').dataset.mine = 'true'")
