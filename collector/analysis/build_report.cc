@@ -21,6 +21,7 @@
 #include "collector/analysis/memory/memory_holdings.h"
 #include "collector/analysis/memory/memory_report.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/process_span.h"
 #include "collector/analysis/steps/phase_report.h"
 #include "collector/analysis/steps/step_growth.h"
 #include "collector/analysis/steps/step_report.h"
@@ -43,23 +44,6 @@ namespace {
 std::string Who(const v1::Identity& id) {
   return HasRank(id) ? absl::StrCat("rank ", id.rank(), " (pid ", id.pid(), ")")
                      : absl::StrCat("pid ", id.pid());
-}
-
-uint64_t FirstNs(const model::ProcessModel& process) {
-  const uint64_t hello = process.hello().clock().realtime_ns();
-  const uint64_t first = process.totals().first_ns;
-  if (hello == 0) return first == UINT64_MAX ? 0 : first;
-  return std::min(hello, first);
-}
-
-uint64_t LastNs(const model::ProcessModel& process) {
-  return std::max(process.totals().last_ns, process.totals().last_clock_ns);
-}
-
-uint64_t DurationNs(const model::ProcessModel& process) {
-  const uint64_t first = FirstNs(process);
-  const uint64_t last = LastNs(process);
-  return last > first ? last - first : 0;
 }
 
 void FillCopies(const model::ProcessModel& process, RankReport& r) {

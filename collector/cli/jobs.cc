@@ -86,12 +86,14 @@ std::string JobsText(const Json& list, const render::Screen& screen) {
                               TimeText(gpu.at("lost_gpu_seconds"))});
   }
   if (!offenders.rows.empty()) absl::StrAppend(&text, "\n", offenders.title, "\n", layout.Lay(offenders));
-  render::Table lost{.id = "lost",
-                     .title = "GPU time lost, by cause",
-                     .columns = {"finding", "jobs", "GPU time", "of all"},
-                     .left = {true, false, false, false},
-                     .rows = {},
-                     .note = "Causes overlap, so they do not add up."};
+  render::Table lost{
+      .id = "lost",
+      .title = "GPU time lost, by cause",
+      .columns = {"finding", "jobs", "GPU time", "of all"},
+      .left = {true, false, false, false},
+      .rows = {},
+      .note =
+          "Estimated: the cost per step, times the steps and GPUs. Causes overlap, so they do not add up."};
   const double all = list.at("gpu_seconds");
   for (const Json& cause : list.at("lost")) {
     const double seconds = cause.at("lost_gpu_seconds");

@@ -7,9 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "collector/analysis/finding_place.h"
 #include "collector/analysis/hangs/bystander.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/process_span.h"
 #include "collector/model/steps/warmup.h"
 #include "collector/report/words.h"
 
@@ -68,18 +70,6 @@ uint64_t PlaceOf(const model::Member& member, const What&... what) {
       absl::StrCat(id.host(), " ", id.pid(), " ", id.process_start_ns(), " ", DeviceOf(member));
   (absl::StrAppend(&place, " ", what), ...);
   return std::hash<std::string>()(place);
-}
-
-uint64_t FirstNs(const model::ProcessModel& process) {
-  const uint64_t hello = process.hello().clock().realtime_ns();
-  const uint64_t first = process.totals().first_ns;
-  return hello == 0 ? (first == UINT64_MAX ? 0 : first) : std::min(hello, first);
-}
-
-uint64_t RecordedNs(const model::ProcessModel& process) {
-  const uint64_t first = FirstNs(process);
-  const uint64_t last = std::max(process.totals().last_ns, process.totals().last_clock_ns);
-  return last > first ? last - first : 0;
 }
 
 std::string OperationOf(const model::ProcessModel& process, const model::CollectiveSeries& series) {
@@ -204,7 +194,7 @@ void JobRows::WriteRank(const model::JobModel& job, const model::Member& member,
   RankRow row;
   row.of = facts_.key;
   row.updated.ns = now_ns;
-  row.begun.ns = FirstNs(process);
+  row.begun.ns = analysis::FirstNs(process);
   row.rank = RankOf(member);
   row.pid = process.identity().pid();
   row.host.text = process.identity().host();
@@ -341,7 +331,7 @@ void JobRows::WriteKernels(const model::Member& member, uint64_t now_ns) {
 void JobRows::AddLoss(const std::string& what, const std::string& why, uint64_t count) {
   LossRow row;
   row.of = facts_.key;
-  row.time.ns = NowNs();
+  row.time.ns = static_cast<uint64_t>(absl::GetCurrentTimeNanos());
   row.what.text = what;
   row.why.text = why;
   row.count = count;
@@ -396,7 +386,7 @@ void JobRows::WriteJob(const model::JobModel& job, const std::vector<std::string
     row.world_size =
         std::max(row.world_size, static_cast<uint32_t>(std::max(process.identity().world_size(), 0)));
     if (member.place == 0) ++row.ranks;
-    row.gpu_seconds += static_cast<double>(RecordedNs(process)) / kNsPerS;
+    row.gpu_seconds += static_cast<double>(analysis::DurationNs(process)) / kNsPerS;
     if (const auto device = BusiestOf(member); device.has_value()) {
       if (const v1::Device* info = Described(process, *device); info != nullptr) {
         gpus.insert(info->uuid());

@@ -257,7 +257,7 @@ struct FindingRow {
     columns("advice", &R::advice, "what to do about it");
     columns("cost_ns_per_step", &R::cost_ns_per_step, "how much shorter a step would be; NULL: not known");
     columns("lost_gpu_seconds", &R::lost_gpu_seconds,
-            "that cost times the steps and ranks so far; 0: not known");
+            "estimated: that cost times the steps and ranks so far; 0: not known");
     columns("first_step", &R::first_step, "from which on it holds; NULL: from the first");
     columns("last_step", &R::last_step, "up to which; NULL: to the last");
     columns("ranks", &R::ranks, "that it is about; empty: all");

@@ -1,21 +1,13 @@
 #include "collector/clickhouse/writer.h"
 
-#include <ctime>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "collector/analysis/units.h"
 #include "collector/http/background.h"
 
 namespace gpuprobe::clickhouse {
-uint64_t NowNs() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 absl::Status Migrate(Client& client, const Layout& layout, const std::string& release) {
   int applied = 0;
   const absl::StatusOr<std::string> known = client.Ask(AppliedSql(layout));
@@ -109,7 +101,7 @@ void Writer::Seal() {
   for (const auto& [loss, rows] : lost) {
     LossRow row;
     row.of.cluster.text = options_.cluster;
-    row.time.ns = NowNs();
+    row.time.ns = static_cast<uint64_t>(absl::GetCurrentTimeNanos());
     row.what.text = loss.first;
     row.why.text = loss.second;
     row.count = rows;

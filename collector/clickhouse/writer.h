@@ -29,8 +29,6 @@
 
 namespace gpuprobe::clickhouse {
 
-uint64_t NowNs();  // CLOCK_REALTIME
-
 // Applies the migrations that the database lacks.
 absl::Status Migrate(Client& client, const Layout& layout, const std::string& release);
 

@@ -187,10 +187,10 @@ std::string LostSection(const JobList& list) {
                     "</td></tr>\n");
   }
   if (rows.empty()) return "";
-  return Section(
-      "lost", "GPU time lost, by cause", Head({"finding", "jobs", "GPU time", "of all"}, 1), rows,
-      absl::StrCat("<p>Of the ", GpuTime(all),
-                   " of GPU time of the jobs that are over. Causes overlap, so they do not add up.</p>\n"));
+  return Section("lost", "GPU time lost, by cause", Head({"finding", "jobs", "GPU time", "of all"}, 1), rows,
+                 absl::StrCat("<p>Of the ", GpuTime(all),
+                              " of GPU time of the jobs that are over. Estimated: the cost per step, times "
+                              "the steps and GPUs. Causes overlap, so they do not add up.</p>\n"));
 }
 
 std::string CountText(const JobList& list) {

@@ -7,8 +7,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
 #include <climits>
 
 namespace gpuprobe::injector {
@@ -34,17 +32,6 @@ bool IsFile(int fd, dev_t device, ino_t inode) noexcept {
   return fstat(fd, &status) == 0 && status.st_dev == device && status.st_ino == inode;
 }
 
-struct Spare {
-  std::atomic<int> fd{-1};
-  std::atomic<dev_t> device{0};
-  std::atomic<ino_t> inode{0};
-
-  bool Is(int number) const noexcept {
-    return IsFile(number, device.load(std::memory_order_relaxed), inode.load(std::memory_order_relaxed));
-  }
-};
-constinit Spare spares[kSpareDescriptors];
-
 // A second descriptor of the same file, out of the way. -1: there is none above `fd`.
 int MoveUp(int fd) noexcept {
   int high = fcntl(fd, F_DUPFD_CLOEXEC, kLowestOwnDescriptor);
@@ -60,9 +47,7 @@ int MoveUp(int fd) noexcept {
 
 }  // namespace
 
-bool OwnDescriptor::Adopt(int fd) noexcept { return Take(fd); }
-
-bool OwnDescriptor::Take(int fd) noexcept {
+bool OwnDescriptor::Adopt(int fd) noexcept {
   Close();
   struct stat status {};
   if (fd < 0 || fstat(fd, &status) != 0) return false;
@@ -81,10 +66,6 @@ bool OwnDescriptor::Take(int fd) noexcept {
 }
 
 bool OwnDescriptor::Open(const char* path, int flags, mode_t mode) noexcept {
-  return OpenAndTake(path, flags, mode);
-}
-
-bool OwnDescriptor::OpenAndTake(const char* path, int flags, mode_t mode) noexcept {
   Close();
   if (!EnoughAreFree()) return false;
   const int fd = ::open(path, flags | O_CLOEXEC, mode);
@@ -92,7 +73,7 @@ bool OwnDescriptor::OpenAndTake(const char* path, int flags, mode_t mode) noexce
   const int follow = (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
   // By now the number may be the program's: then there is nothing to close.
   return fd >= 0 && fstatat(AT_FDCWD, path, &status, follow) == 0 &&
-         IsFile(fd, status.st_dev, status.st_ino) && Take(fd);
+         IsFile(fd, status.st_dev, status.st_ino) && Adopt(fd);
 }
 
 bool OwnDescriptor::OpenStreamSocket() noexcept {
@@ -113,44 +94,6 @@ void OwnDescriptor::Close() noexcept {
 }
 
 bool OwnDescriptor::StillOurs() const noexcept { return fd_ >= 0 && IsFile(fd_, device_, inode_); }
-
-int OwnDescriptor::Release() noexcept {
-  const int fd = fd_;
-  fd_ = -1;
-  return fd;
-}
-
-bool SpareDescriptors::Open(int slot, const char* path) noexcept {
-  Close(slot);
-  OwnDescriptor file;
-  if (!file.OpenAndTake(path, O_RDONLY, 0)) return false;
-  Spare& spare = spares[slot];
-  spare.device.store(file.device_, std::memory_order_relaxed);
-  spare.inode.store(file.inode_, std::memory_order_relaxed);
-  spare.fd.store(file.Release(), std::memory_order_release);
-  return true;
-}
-
-bool SpareDescriptors::IsOpen(int slot) noexcept {
-  const int fd = spares[slot].fd.load(std::memory_order_acquire);
-  return fd >= 0 && spares[slot].Is(fd);
-}
-
-ssize_t SpareDescriptors::Read(int slot, char* out, size_t capacity) noexcept {
-  const int fd = spares[slot].fd.load(std::memory_order_acquire);
-  if (fd >= 0 && spares[slot].Is(fd)) return pread(fd, out, capacity, 0);
-  errno = EBADF;
-  return -1;
-}
-
-void SpareDescriptors::Close(int slot) noexcept {
-  const int fd = spares[slot].fd.exchange(-1, std::memory_order_acq_rel);
-  if (fd >= 0 && spares[slot].Is(fd)) close(fd);
-}
-
-void SpareDescriptors::CloseAll() noexcept {
-  for (int slot = 0; slot < kSpareDescriptors; ++slot) Close(slot);
-}
 
 size_t ReadOwnFile(const char* path, char* out, size_t capacity) noexcept {
   OwnDescriptor file;

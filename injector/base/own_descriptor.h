@@ -12,8 +12,7 @@
 // The last sixteen descriptors that the process may have are the program's: with fewer, nothing is opened.
 //
 // At most eight are ours at any time: the socket, another file, the second number that moving one takes for a
-// moment, and five that the sampler keeps. With two, it did not see that a thread waits for a processor while
-// another one is sampled, nor who has Python's lock.
+// moment, and five that the sampler keeps (ThreadFiles::kMostFiles).
 //
 // Thread: one at a time. Allocation: none. Failure: false, and nothing is open.
 #pragma once
@@ -48,29 +47,9 @@ class OwnDescriptor {
   int get() const noexcept { return fd_; }
 
  private:
-  friend class SpareDescriptors;
-  bool OpenAndTake(const char* path, int flags, mode_t mode) noexcept;
-  bool Take(int fd) noexcept;
-  int Release() noexcept;  // without closing it
-
   int fd_ = -1;
   dev_t device_ = 0;
   ino_t inode_ = 0;
-};
-
-// Files that the sampler keeps open because it reads them often. Each use may find one gone, since the
-// program may have closed it; a read of a number that the program got in that instant leaves its position
-// alone, and what was read is not used as anything but text. For one thread, the probe's.
-inline constexpr int kSpareDescriptors = 5;
-class SpareDescriptors {
- public:
-  // Closes what `slot` had.
-  static bool Open(int slot, const char* path) noexcept;
-  static bool IsOpen(int slot) noexcept;
-  // The file's first bytes. -1: it is closed, or the kernel refuses.
-  static ssize_t Read(int slot, char* out, size_t capacity) noexcept;
-  static void Close(int slot) noexcept;
-  static void CloseAll() noexcept;
 };
 
 // The file's first bytes; returns how many. Never moves a file position: should the number be the program's

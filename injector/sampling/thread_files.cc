@@ -41,6 +41,13 @@ int64_t TakeNumber(std::string_view* text, int base) noexcept {
   return negative ? -static_cast<int64_t>(value) : static_cast<int64_t>(value);
 }
 
+// -1: the descriptor is not ours any more, or the thread has ended.
+ssize_t ReadAgain(const OwnDescriptor& file, char* room, size_t bytes) noexcept {
+  if (file.StillOurs()) return pread(file.get(), room, bytes, 0);
+  errno = EBADF;
+  return -1;
+}
+
 // /proc may be that of another namespace, whose numbers are others.
 bool ProcIsOurs() noexcept {
   char text[16];
@@ -98,17 +105,17 @@ bool ThreadFiles::IsOfDisk(int32_t descriptor) noexcept {
 }
 
 int ThreadFiles::Find(Kind kind, uint32_t tid, uint32_t id) const noexcept {
-  for (int slot = 0; slot < kSpareDescriptors; ++slot) {
+  for (int slot = 0; slot < kMostFiles; ++slot) {
     const File& file = files_[slot];
-    if (file.kind == kind && file.tid == tid && file.id == id && SpareDescriptors::IsOpen(slot)) return slot;
+    if (file.kind == kind && file.tid == tid && file.id == id && file.file.StillOurs()) return slot;
   }
   return -1;
 }
 
 int ThreadFiles::Oldest() const noexcept {
   int oldest = 0;
-  for (int slot = 0; slot < kSpareDescriptors; ++slot) {
-    if (!SpareDescriptors::IsOpen(slot)) return slot;
+  for (int slot = 0; slot < kMostFiles; ++slot) {
+    if (!files_[slot].file.StillOurs()) return slot;
     const bool is_delay = files_[slot].kind == Kind::kDelay;
     const bool oldest_is_delay = files_[oldest].kind == Kind::kDelay;
     if (is_delay != oldest_is_delay ? is_delay : files_[slot].used_ns < files_[oldest].used_ns) oldest = slot;
@@ -126,14 +133,14 @@ bool ThreadFiles::Open(int slot, Kind kind, uint32_t tid, uint32_t id, uint64_t 
   constexpr std::string_view kNames[] = {"", "syscall", "stat", "schedstat"};
   TextBuffer<64> path;
   path.Add("/proc/self/task/").AddNumber(tid).Add("/").Add(kNames[static_cast<int>(kind)]);
+  File& file = files_[slot];
   // A delay goes on from where it was, if it is still the same thread's.
-  const bool again = files_[slot].kind == kind && files_[slot].tid == tid && files_[slot].id == id;
-  if (!again) files_[slot] = {};
-  files_[slot].kind = kind;
-  files_[slot].tid = tid;
-  files_[slot].id = id;
-  files_[slot].used_ns = now_ns;
-  return SpareDescriptors::Open(slot, path.c_str());
+  if (file.kind != kind || file.tid != tid || file.id != id) file.has_delay = false;
+  file.kind = kind;
+  file.tid = tid;
+  file.id = id;
+  file.used_ns = now_ns;
+  return file.file.Open(path.c_str(), O_RDONLY);
 }
 
 // In a slot that nobody needs: a delay is known from the second reading on.
@@ -141,11 +148,11 @@ void ThreadFiles::ReadDelay(uint32_t tid, uint32_t id, uint64_t now_ns, KernelVi
   int slot = Find(Kind::kDelay, tid, id);
   if (slot < 0) {
     slot = Oldest();
-    const bool unused = !SpareDescriptors::IsOpen(slot) || now_ns - files_[slot].used_ns > kUnusedNs;
+    const bool unused = !files_[slot].file.StillOurs() || now_ns - files_[slot].used_ns > kUnusedNs;
     if (!unused || !MayOpen(now_ns) || !Open(slot, Kind::kDelay, tid, id, now_ns)) return;
   }
   char room[512];
-  const ssize_t size = SpareDescriptors::Read(slot, room, sizeof(room));
+  const ssize_t size = ReadAgain(files_[slot].file, room, sizeof(room));
   if (size <= 0) return;
   File& file = files_[slot];
   const uint64_t delay_ns = ParseRunDelay({room, static_cast<size_t>(size)});
@@ -173,10 +180,10 @@ KernelView ThreadFiles::Look(uint32_t tid, uint32_t id, uint64_t now_ns) noexcep
   }
   files_[slot].used_ns = now_ns;
   char room[512];
-  const ssize_t size = SpareDescriptors::Read(slot, room, sizeof(room));
+  const ssize_t size = ReadAgain(files_[slot].file, room, sizeof(room));
   const std::string_view text(room, size > 0 ? static_cast<size_t>(size) : 0);
   if (text.empty()) {
-    view.ended = size < 0 && errno == ESRCH && SpareDescriptors::IsOpen(slot);
+    view.ended = size < 0 && errno == ESRCH && files_[slot].file.StillOurs();
   } else if (kind == Kind::kState) {
     view.state = ParseState(text, &view.ended);
   } else if (ParseSystemCall(text, &view)) {

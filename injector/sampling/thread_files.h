@@ -1,7 +1,7 @@
 // What the kernel says of a thread of this process: its state, the system call that it is in, and how long it
 // could run and had no processor.
 //
-// Five files of /proc/self/task stay open (SpareDescriptors): the system calls of some threads, and their
+// Five files of /proc/self/task stay open (kMostFiles): the system calls of some threads, and their
 // time without a processor. Opening one takes the lowest free number for a moment, which a program may count
 // on, so that happens at most twelve times a second. Whether a thread that is in a system call could be woken
 // by a signal is not asked of a third file, but concluded (IsOfDisk). Thread: the probe's own. Allocation:
@@ -37,10 +37,9 @@ uint64_t ParseRunDelay(std::string_view text) noexcept;
 
 class ThreadFiles {
  public:
-  ThreadFiles() = default;
-  ~ThreadFiles() { SpareDescriptors::CloseAll(); }
-  ThreadFiles(const ThreadFiles&) = delete;
-  ThreadFiles& operator=(const ThreadFiles&) = delete;
+  // With two, it was not seen that a thread waits for a processor while another one is sampled, nor who has
+  // Python's lock.
+  static constexpr int kMostFiles = 5;
 
   // `id` tells apart threads that have the same tid one after the other. `now_ns` is of a clock that nobody
   // sets.
@@ -60,6 +59,7 @@ class ThreadFiles {
     uint64_t used_ns = 0;
     uint64_t delay_ns = 0;
     bool has_delay = false;
+    OwnDescriptor file;
   };
 
   // The slot of that file; -1: it is not open.
@@ -70,7 +70,7 @@ class ThreadFiles {
   bool MayOpen(uint64_t now_ns) noexcept;
   void ReadDelay(uint32_t tid, uint32_t id, uint64_t now_ns, KernelView* view) noexcept;
 
-  File files_[kSpareDescriptors];
+  File files_[kMostFiles];
   uint64_t opened_ns_ = 0;
 };
 

@@ -134,7 +134,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.findings
   `evidence` String CODEC(ZSTD(1)) COMMENT 'from which numbers',
   `advice` String CODEC(ZSTD(1)) COMMENT 'what to do about it',
   `cost_ns_per_step` Nullable(Float64) CODEC(ZSTD(1)) COMMENT 'how much shorter a step would be; NULL: not known',
-  `lost_gpu_seconds` Float64 CODEC(ZSTD(1)) COMMENT 'that cost times the steps and ranks so far; 0: not known',
+  `lost_gpu_seconds` Float64 CODEC(ZSTD(1)) COMMENT 'estimated: that cost times the steps and ranks so far; 0: not known',
   `first_step` Nullable(UInt64) CODEC(ZSTD(1)) COMMENT 'from which on it holds; NULL: from the first',
   `last_step` Nullable(UInt64) CODEC(ZSTD(1)) COMMENT 'up to which; NULL: to the last',
   `ranks` Array(Int32) CODEC(ZSTD(1)) COMMENT 'that it is about; empty: all',

@@ -157,7 +157,7 @@ TEST(ThreadFiles, DescriptorsAreOutOfTheProgramsWayAndFew) {
     int ours = 0;
     for (const int fd : OpenDescriptors()) ours += fd >= kLowestOwnDescriptor ? 1 : 0;
     EXPECT_GT(ours, 0);
-    EXPECT_LE(ours, kSpareDescriptors);
+    EXPECT_LE(ours, ThreadFiles::kMostFiles);
   }
   EXPECT_EQ(OpenDescriptors(), before);
 }
