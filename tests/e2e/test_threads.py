@@ -52,8 +52,12 @@ class Threads(harness.EndToEndTest):
         found = {kind: sum(r["kind"] == kind for r in captured) for kind in ("alloc", "free", "range", "launch", "memset")}
         self.assertEqual(found["memset"], threads)
         # On a busy machine the shared rings may overflow.
-        self.assertLessEqual(set(report["trust"]["lost"]), {"event_ring_full", "thread_slots_full"})
-        lost = sum(report["trust"]["lost"].values())
+        losses = dict(report["trust"]["lost"])
+        lost = sum(losses.values())
+        # A release is known only if its allocation was not among them.
+        unknown = losses.pop("allocation_unknown", 0)
+        self.assertLessEqual(set(losses), {"event_ring_full", "thread_slots_full"})
+        self.assertLessEqual(unknown, sum(losses.values()))
         self.assertEqual(found["alloc"] + found["free"] + found["range"] + found["launch"] + lost, 4 * threads)
         if lost == 0:
             self.assertEqual(report["ranks"][0]["memory"]["device"]["high_water_bytes"], 1024 * threads)
