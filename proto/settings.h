@@ -60,9 +60,13 @@ inline constexpr Setting kSettings[] = {
      "times come from kernels. Add graphs to record CUDA graph launches as a whole instead of node by node",
      "a list of kernels, copies, memsets, syncs, memory, nccl, nvtx, driver, graphs, separated by commas"},
     {"GPUPROBE_LEVEL", Kind::kText, "full", "", 0, 0,
-     "how much is recorded: full, or idle, which is allocations and communicators, and everything else only "
-     "while gpuprobe capture asks for it",
-     "idle or full"},
+     "how much is recorded: full; calls, which is allocations, communicators, collectives and steps, but no "
+     "launch; or idle, which is allocations and communicators. At calls and idle, everything else only while "
+     "gpuprobe capture, or at calls the collector, asks for it",
+     "idle, calls or full"},
+    {"GPUPROBE_NCCL_TIMES", Kind::kFlag, "0", "", 0, 1,
+     "at level calls: ask NCCL 2.27 or newer how long its collectives are on the GPU; NCCL's own thread then "
+     "has work for each of them"},
     {"GPUPROBE_MIN_COPY_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
      "smaller copies appear only in totals, not in steps and traces"},
     {"GPUPROBE_MIN_ALLOCATION_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
@@ -108,6 +112,9 @@ inline constexpr Setting kSettings[] = {
      "the command; default: munge where it runs, else the first line of ~/.config/gpuprobe/hub-token, which "
      "is made",
      "letters, digits and - . _ ~ + /, at least 16 and at most 512"},
+    {"GPUPROBE_ROLL_UP_FROM", Kind::kNumber, "512", "ranks", 1, 1'000'000'000,
+     "of the collector, in a job of at least this many ranks: send its hub roll-ups, which are some hundred "
+     "bytes a step, instead of all records"},
 };
 
 // The known setting closest to a misspelt name (edit distance); empty if more than a third of its letters

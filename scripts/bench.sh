@@ -6,6 +6,9 @@
 # whether that grows with the number of ranks: the last two columns are the same in every row if it is linear.
 # `bench.sh --pytorch [ROUNDS [STEPS]]` trains with PyTorch (scripts/pytorch-env.sh) on the simulated node: bare, under the probe, and in
 # torch.profiler, in turn.
+# `bench.sh --ladder [ROUNDS [STEPS]]` runs an eager program on the simulated node bare, beside a tool that throws CUPTI's records away, and
+# under the probe with one kind of record more at a time, and counts context switches, flushes and system calls; `--pytorch-ladder` does the
+# same with the program of `--pytorch`.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -25,10 +28,23 @@ if [ "${1:-}" = --scale ]; then
   exit
 fi
 
-if [ "${1:-}" = --pytorch ]; then
+if [[ ${1:-} = --pytorch* ]]; then
   folder=${GPUPROBE_TEST_PYTORCH:-${XDG_CACHE_HOME:-$HOME/.cache}/gpuprobe/pytorch}
   python=$(find -L "$folder" -maxdepth 2 -name complete -printf '%h/bin/python\n' | sort -V | tail -1)
   [ -x "$python" ] || die "no PyTorch in $folder. Remedy: scripts/pytorch-env.sh"
+fi
+
+if [ "${1:-}" = --ladder ]; then
+  build_preset release gpuprobe gpuprobe_program gpusim cupti_alone eager_steps >&2
+  exec python3 "$ROOT/scripts/python/bench_ladder.py" "$ROOT/build/release" "${2:-7}" "${3:-2000}"
+fi
+
+if [ "${1:-}" = --pytorch-ladder ]; then
+  build_preset release gpuprobe gpuprobe_program cupti_alone gpusim_pytorch gpusim_nccl_2_29 >&2
+  exec python3 "$ROOT/scripts/python/bench_ladder.py" "$ROOT/build/release" "${2:-5}" "${3:-300}" "$python"
+fi
+
+if [ "${1:-}" = --pytorch ]; then
   build_preset release gpuprobe gpuprobe_program gpusim_pytorch gpusim_nccl_2_29 >&2
   exec python3 "$ROOT/scripts/python/bench_pytorch.py" "$ROOT/build/release" "$python" "${2:-7}" "${3:-200}"
 fi

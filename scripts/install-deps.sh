@@ -21,6 +21,7 @@ PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
   python3 python3-venv openmpi-bin iproute2 tmux zsh groff-base debootstrap # end-to-end tests
   slurmctld slurmd slurm-client munge                                # tests of srun, and of munge as a proof of who joins
+  systemd podman crun                                                # tests of samples/deploy
   libpython3.11-testsuite                                            # end-to-end tests: Python's own
   musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind libc6-dbg gdb # end-to-end tests of odd hosts
   clang-14 clang-format-14 clang-tidy-14                             # fuzzers, lint

@@ -31,6 +31,7 @@ make 120 "$DEBIAN" prometheus-env.sh
 make 300 "$PYPI" browser-env.sh
 make 300 "$PYPI" analysis-env.sh
 make 300 "$PYPI" clickhouse-env.sh
+make 300 "$PYPI" deploy-env.sh
 # Of each layout of records the newest release; the others change nothing (docs/internals/simulated-cupti.md).
 make 300 "$PYPI" cupti-env.sh 11.8.87 12.4.127 12.9.79 13.1.115 13.5.25
 if [ "$(id -u)" -eq 0 ]; then

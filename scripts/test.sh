@@ -35,15 +35,28 @@ fi
 
 say "Tests"
 cd "$ROOT/build/release"
-status=0
-# Many tests wait most of the time; those that do not say how many processors they need.
-ctest -j 3 --output-on-failure --no-tests=error --output-junit tests.xml >tests.log 2>&1 || status=$?
 # Prints only the end of a green run, and what failed in a red one.
-if [ "$status" -eq 0 ]; then
-  tail -n 15 tests.log
-else
-  grep -vE '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test +#.* Passed )' tests.log
+run_tests() { # NAME CTEST_OPTION..., which writes NAME.xml and NAME.log
+  local status=0
+  ctest --output-on-failure --no-tests=error --output-junit "$1.xml" "${@:2}" >"$1.log" 2>&1 || status=$?
+  if [ "$status" -eq 0 ]; then
+    tail -n 15 "$1.log"
+  else
+    grep -vE '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test +#.* Passed )' "$1.log"
+  fi
+  return "$status"
+}
+status=0
+rm -f alone.xml
+# Many tests wait most of the time; those that do not say how many processors they need.
+run_tests tests -j 3 || status=$?
+# A few programs that were disturbed by the tests beside them get a second chance alone, which the summary names. Unit tests get none.
+again=$(python3 "$ROOT/scripts/python/tests_summary.py" --again tests.xml)
+if [ "$status" -ne 0 ] && [ -n "$again" ]; then
+  say "What failed, alone"
+  status=0
+  run_tests alone -j 1 -R "$again" || status=$?
 fi
 
-python3 "$ROOT/scripts/python/tests_summary.py" tests.xml "$((SECONDS - started))" "$ROOT"
+python3 "$ROOT/scripts/python/tests_summary.py" tests.xml alone.xml "$((SECONDS - started))" "$ROOT"
 exit "$status"

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/communication/bucket_advice.h"
 #include "collector/analysis/communication/call_timing.h"
+#include "collector/analysis/communication/call_trace_report.h"
 #include "collector/analysis/communication/collective_report.h"
 #include "collector/analysis/communication/communication_report.h"
 #include "collector/analysis/communication/communicator_report.h"
@@ -121,6 +122,14 @@ void FillDevice(const model::Member& member, RankReport& r) {
   }
 }
 
+// Of a process of which no kernel is known: the one GPU on which it has memory, or that it sees.
+std::optional<uint32_t> LikelyDevice(const model::ProcessModel& process) {
+  const auto& holds = process.ledger().devices();
+  if (holds.size() == 1) return holds.begin()->first;
+  if (process.devices().size() == 1) return process.devices().begin()->first;
+  return std::nullopt;
+}
+
 RankReport RankOf(const model::JobModel& job, const model::Member& member, const ProcessLabels& labels,
                   const ReportInput& input) {
   const model::ProcessModel& process = *member.process;
@@ -143,7 +152,7 @@ RankReport RankOf(const model::JobModel& job, const model::Member& member, const
       r.device = ordinal;
     }
   }
-  if (!r.device.has_value() && !process.devices().empty()) r.device = process.devices().begin()->first;
+  if (!r.device.has_value()) r.device = LikelyDevice(process);
   if (const auto device = member.IsDevice() ? member.device() : r.device; device.has_value())
     r.gpu_health = GpuHealthOf(process, *device);
   r.kernel_count = process.totals().kernels;
@@ -192,9 +201,10 @@ std::string ClockWord(v1::CaptureClock clock) {
 // A window is one that ranks were ordered together: that of the same steps, or one that began at about the
 // same time.
 void FillOnDemand(const model::ProcessModel& process, Conditions& c) {
-  if (process.hello().level() != v1::RECORDING_LEVEL_IDLE) return;
+  if (!process.records_on_demand()) return;
   if (!c.on_demand.has_value()) c.on_demand.emplace();
   OnDemand& all = *c.on_demand;
+  all.level = process.hello().level() == v1::RECORDING_LEVEL_CALLS ? "calls" : "idle";
   if (all.steps_by.empty()) all.steps_by = ClockWord(process.captures().clock());
   for (const model::Captures::Window& window : process.captures().windows()) {
     const std::optional<uint64_t> first = window.has_steps ? std::optional(window.first) : std::nullopt;
@@ -429,6 +439,11 @@ void FillTrust(const model::JobModel& job, const Bystanders& bystanders, const R
                            .last_data_ns = LastNs(*process),
                            .by = by_collector ? CutOff::By::kCollector : CutOff::By::kProcess});
     }
+    // Counters come with each roll-up.
+    const bool is_unread = job.unread_hosts().contains(process->identity().host());
+    if (process->kernels().empty() && process->hello().rolled_up() &&
+        (process->totals().kernels > 0 || is_unread))
+      ++t.ranks_without_detail;
     if (process->end_state() == model::EndState::kSaidByeIncomplete) {
       t.exit_incomplete.push_back(Who(process->identity()));
     }
@@ -526,6 +541,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.long_steps = LongStepsOf(job);
   report.step_growth = StepGrowthOf(job);
   SetPeakShares(report);
+  report.call_trace = CallTraceOf(job);
   report.communicators = CommunicatorsOf(job);
   report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);
   report.past_hangs = TakeVerdicts(job, report.hangs);

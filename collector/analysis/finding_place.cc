@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <utility>
 
 namespace gpuprobe::analysis {
 namespace {
@@ -40,6 +41,18 @@ FindingPlace PlaceOf(const Report& report, const Finding& finding) {
 double GpuSecondsOf(const Report& report) {
   double seconds = 0;
   for (const RankReport& rank : report.ranks) seconds += static_cast<double>(rank.duration_ns) / kNsPerS;
+  return seconds;
+}
+
+std::map<std::string, std::map<std::string, double>> GpuSecondsByPlace(const Report& report) {
+  std::map<std::pair<std::string, uint32_t>, std::string> uuids;
+  for (const DeviceCondition& device : report.conditions.devices)
+    uuids[{device.host, device.ordinal}] = device.uuid;
+  std::map<std::string, std::map<std::string, double>> seconds;
+  for (const RankReport& rank : report.ranks) {
+    const std::string uuid = rank.device.has_value() ? uuids[{rank.host, *rank.device}] : "";
+    seconds[rank.host][uuid] += static_cast<double>(rank.duration_ns) / kNsPerS;
+  }
   return seconds;
 }
 

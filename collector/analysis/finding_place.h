@@ -1,6 +1,7 @@
 // Where the ranks are that a finding is about, and what it has cost the whole job so far.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,8 @@ FindingPlace PlaceOf(const Report& report, const Finding& finding);
 
 // For how long the job's ranks were recorded, in all.
 double GpuSecondsOf(const Report& report);
+
+// The same by host, and by the UUID of the GPU with most of a rank's kernels; empty: not known.
+std::map<std::string, std::map<std::string, double>> GpuSecondsByPlace(const Report& report);
 
 }  // namespace gpuprobe::analysis

@@ -67,6 +67,7 @@ std::string Seconds(uint64_t ns);
 std::string Mib(uint64_t bytes);
 }  // namespace condition
 
+std::vector<FindingRule> BalanceRules();
 std::vector<FindingRule> CaptureRules();
 std::vector<FindingRule> CommunicationRules();
 std::vector<FindingRule> DeviceRules();

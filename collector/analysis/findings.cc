@@ -16,9 +16,9 @@ namespace {
 // In one topic, rules keep this order.
 std::vector<FindingRule> AllRules() {
   std::vector<FindingRule> all;
-  for (const auto& rules :
-       {MemoryRules(), GpuHealthRules(), HangRules(), RankRules(), DeviceRules(), CommunicationRules(),
-        HostIdleRules(), StepRules(), LongStepRules(), GrowthRules(), OptionRules(), CaptureRules()})
+  for (const auto& rules : {MemoryRules(), GpuHealthRules(), HangRules(), RankRules(), BalanceRules(),
+                            DeviceRules(), CommunicationRules(), HostIdleRules(), StepRules(),
+                            LongStepRules(), GrowthRules(), OptionRules(), CaptureRules()})
     all.insert(all.end(), rules.begin(), rules.end());
   std::stable_sort(all.begin(), all.end(),
                    [](const FindingRule& a, const FindingRule& b) { return a.topic < b.topic; });

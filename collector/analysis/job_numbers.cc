@@ -44,6 +44,19 @@ void AddSteps(const model::Member& member, RankNumbers& rank, JobNumbers& job) {
   job.step_ns += s.total_ns.total();
 }
 
+void AddDevices(const model::Member& member, RankNumbers& rank) {
+  const model::ProcessModel& process = *member.process;
+  const model::DeviceSteps& steps = process.device_steps();
+  for (size_t place = 0; place < steps.size(); ++place) {
+    if (!steps.IsDriven(place)) continue;
+    const uint32_t ordinal = *steps.At(place).ordinal;
+    if (member.IsDevice() && steps.ReportedPlaceOf(ordinal) != member.place) continue;
+    const auto described = process.devices().find(ordinal);
+    if (described == process.devices().end() || described->second.info.uuid().empty()) continue;
+    rank.devices.push_back({.device = ordinal, .uuid = described->second.info.uuid()});
+  }
+}
+
 void AddMemory(const model::Member& member, RankNumbers& rank) {
   const model::ProcessModel& process = *member.process;
   for (const auto& [ordinal, device] : process.ledger().devices()) {
@@ -120,6 +133,7 @@ RankNumbers RankOf(const model::JobModel& job, const model::Member& member, cons
     AddCopies(totals, rank);
   }
   AddSteps(member, rank, numbers);
+  AddDevices(member, rank);
   AddMemory(member, rank);
   AddHealth(member, rank);
   const auto& blame = job.comparison().blame();
@@ -151,7 +165,7 @@ void AddSums(const model::ProcessModel& process, JobNumbers& numbers) {
 
 }  // namespace
 
-JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns) {
+JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns, size_t most_ranks) {
   JobNumbers numbers;
   const ProcessLabels labels(job);
   // A rank that was started again is the newer process: its sums start anew, as a scraper expects. Two
@@ -172,7 +186,7 @@ JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns) {
     for (const model::Member& member : members) {
       RankNumbers each = RankOf(job, member, labels, now_ns, numbers);
       if (each.steps > 0) steps = std::min(steps.value_or(UINT64_MAX), each.steps);
-      if (numbers.ranks.size() < JobNumbers::kMostRanks) numbers.ranks.push_back(std::move(each));
+      if (numbers.ranks.size() < most_ranks) numbers.ranks.push_back(std::move(each));
     }
   }
   numbers.heard = order.size();

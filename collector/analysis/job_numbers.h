@@ -23,6 +23,11 @@ inline constexpr std::array<uint64_t, 15> kStepBoundsNs = {
     50'000'000,    100'000'000,   250'000'000,    500'000'000,    1'000'000'000,
     2'500'000'000, 5'000'000'000, 10'000'000'000, 30'000'000'000, 60'000'000'000};
 
+struct DeviceName {
+  uint32_t device = 0;
+  std::string uuid;  // "GPU-...", as nvidia-smi and dcgm-exporter say it
+};
+
 struct DeviceMemoryNumbers {
   uint32_t device = 0;
   uint64_t capacity_bytes = 0;  // 0: not known
@@ -65,6 +70,7 @@ struct RankNumbers {
   uint64_t idle_ns = 0;
   uint64_t caused_wait_ns = 0;  // that the mean of the others waited for it
   uint64_t waited_ns = 0;
+  std::vector<DeviceName> devices;  // on which it computes
   std::vector<DeviceMemoryNumbers> memory;
   std::vector<GpuHealthNumbers> gpus;  // on which it computes, if NVML was asked
   uint64_t pinned_bytes = 0;
@@ -79,10 +85,10 @@ struct CollectiveNumbers {
 };
 
 struct JobNumbers {
-  // Further ranks are in the sums, and have no series of their own.
+  // Unless asked for more: further ranks are in the sums, and have no series of their own.
   static constexpr size_t kMostRanks = 2048;
 
-  std::vector<RankNumbers> ranks;  // by rank, at most kMostRanks
+  std::vector<RankNumbers> ranks;  // by rank
   size_t heard = 0;                // all
   int world_size = 0;              // 0: not known
   uint64_t steps = 0;              // that every rank has seen
@@ -96,6 +102,6 @@ struct JobNumbers {
   uint64_t wire_bytes = 0;
 };
 
-JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns);
+JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns, size_t most_ranks = JobNumbers::kMostRanks);
 
 }  // namespace gpuprobe::analysis

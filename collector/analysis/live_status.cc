@@ -130,24 +130,28 @@ LiveRank LiveWatch::LookAt(const model::JobModel& job, const model::Member& memb
   before.steps = r.steps;
   const auto& blame = job.comparison().blame();
   if (index >= blame.size()) return r;
+  const model::RankComparison::Blame& waiting = blame[index];
+  if (!waiting.start_is_over) return r;
+  if (before.marks.empty()) {
+    before.marks.push_back({.compared_ns = waiting.start_compared_ns,
+                            .caused_ns = waiting.start_caused_mean_ns,
+                            .waited_ns = waiting.start_waited_ns});
+  }
   // By time and not by steps: the end of a step is known later than its collectives.
-  const auto [late, waited] = WaitingOf({.compared_ns = blame[index].compared_ns,
-                                         .caused_ns = blame[index].caused_mean_ns,
-                                         .waited_ns = blame[index].waited_ns},
-                                        process.totals().first_ns, before.marks);
+  const auto [late, waited] = WaitingOf({.compared_ns = waiting.compared_ns,
+                                         .caused_ns = waiting.caused_mean_ns,
+                                         .waited_ns = waiting.waited_ns},
+                                        before.marks);
   const double step_ns = r.step.has_value() ? r.step->total_ns : 0;
   r.late_ns = late * step_ns;
   r.waited_ns = waited * step_ns;
   return r;
 }
 
-std::pair<double, double> LiveWatch::WaitingOf(const Mark& now, uint64_t first_ns, std::deque<Mark>& marks) {
-  constexpr uint64_t kApartNs = 250'000'000;    // marks, however often somebody looks
-  constexpr uint64_t kStartNs = 1'000'000'000;  // the start, with what came before the first step, counts for
-  if (marks.empty()) marks.push_back({.compared_ns = std::min(first_ns, now.compared_ns)});
+std::pair<double, double> LiveWatch::WaitingOf(const Mark& now, std::deque<Mark>& marks) {
+  constexpr uint64_t kApartNs = 250'000'000;  // marks, however often somebody looks
   if (now.compared_ns >= marks.back().compared_ns + kApartNs) marks.push_back(now);
-  const auto enough_ns = [&] { return marks.front().compared_ns == first_ns ? kStartNs : kWindowNs; };
-  while (marks.size() > 2 && now.compared_ns >= marks[1].compared_ns + enough_ns()) marks.pop_front();
+  while (marks.size() > 2 && now.compared_ns >= marks[1].compared_ns + kWindowNs) marks.pop_front();
   const Mark& then = marks.front();
   if (now.compared_ns <= then.compared_ns) return {0, 0};
   const auto time_ns = static_cast<double>(now.compared_ns - then.compared_ns);

@@ -101,7 +101,7 @@ class LiveWatch {
     std::deque<Mark> marks;  // those of the window, and one before it
   };
   // Shares of the time over which its calls were compared: that others waited for it, and it for others.
-  static std::pair<double, double> WaitingOf(const Mark& now, uint64_t first_ns, std::deque<Mark>& marks);
+  static std::pair<double, double> WaitingOf(const Mark& now, std::deque<Mark>& marks);
   LiveRank LookAt(const model::JobModel& job, const model::Member& member);
 
   std::vector<Before> before_;  // by member

@@ -19,6 +19,8 @@ inline constexpr uint64_t kSteadySteps = 5;
 inline constexpr double kInputStepShare = 0.10;
 // A tenth of the step is worth CUDA graphs or fused kernels.
 inline constexpr double kLaunchStepShare = 0.10;
+// A GPU runs dry again and again if it waits for launches for this share of the time from launches to starts.
+inline constexpr double kRunsDryShare = 0.2;
 // Where graphs launch nearly all kernels, moving the rest into them gains little.
 inline constexpr double kMostKernels = 0.9;
 // Capturing and instantiating a graph costs the host as much as several launches of what it contains.
@@ -43,6 +45,15 @@ inline constexpr double kDriverStartupNs = 1e8;
 inline constexpr double kDriverStepShare = 0.02;
 // Where half of the run is not training, its averages say little about training.
 inline constexpr double kWarmupRunShare = 0.5;
+
+// --- level calls -------------------------------------------------------------------------------------------
+
+// A rank is late at collectives if the job would gain this share of the time without that, ...
+inline constexpr double kLateCallsShare = 0.05;
+// ... and on time again below this one: what comes and goes around one limit is one event.
+inline constexpr double kOnTimeCallsShare = 0.025;
+// So much above the usual step is no longer the step that was: as kLongStepMedianShare.
+inline constexpr double kLongerStepsShare = 0.25;
 
 // --- long steps --------------------------------------------------------------------------------------------
 
@@ -200,6 +211,13 @@ inline constexpr double kGroupsApartRatio = 3;
 inline constexpr double kGroupsExplainedShare = 0.5;
 // A tenth of the step is worth balancing.
 inline constexpr double kImbalanceStepShare = 0.10;
+// What varies by so many times as much as all other parts of the ranks' steps is why they arrive at different
+// times ...
+inline constexpr double kVariesRatio = 4;
+// ... if it takes at least this share of what they wait for each other.
+inline constexpr double kVariesWaitShare = 0.3;
+// A rank that waits for its input is not alone if half of the others wait for this share of it.
+inline constexpr double kInputOfAllShare = 0.5;
 // Where stragglers explain this share of the waiting, imbalance adds nothing.
 inline constexpr double kStragglersExplainShare = 0.5;
 // This share of the waiting beyond an equal part points to one rank.
@@ -235,6 +253,8 @@ inline constexpr double kStepLevelRatio = 1.03;
 inline constexpr size_t kSlowedBlocks = 3;
 // Share of the blocks that lie on their own side of the border between the two levels.
 inline constexpr double kSlowedOnItsSideShare = 0.9;
+// PyTorch's bucket_cap_mb, unless somebody sets it.
+inline constexpr uint64_t kUsualBucketBytes = uint64_t{25} << 20;
 // A larger bucket cannot overlap what fills it.
 inline constexpr uint64_t kHugeBucketBytes = uint64_t{128} << 20;
 // The largest bucket's share of the bytes reduced per step.

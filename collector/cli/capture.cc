@@ -90,8 +90,8 @@ absl::Status SendRequest(int fd, std::string_view bytes) {
 }
 
 // The last thing that the collector says; what comes before it is printed. Unavailable: the collector has
-// gone.
-absl::StatusOr<v1::CaptureProgress> Follow(int fd) {
+// gone. `directory`: replaced where what is captured is elsewhere.
+absl::StatusOr<v1::CaptureProgress> Follow(int fd, std::string& directory) {
   framing::FrameDecoder decoder;
   std::string buffer(size_t{16} << 10, '\0');
   while (true) {
@@ -110,6 +110,8 @@ absl::StatusOr<v1::CaptureProgress> Follow(int fd) {
         return absl::DataLossError("the run's collector answers with something that is no frame");
       if (frame.has_control() && !frame.control().refused().empty())
         return absl::FailedPreconditionError(frame.control().refused());
+      if (!frame.control().welcome().run_directory().empty())
+        directory = frame.control().welcome().run_directory();
       if (!frame.has_capture_progress()) continue;
       if (frame.capture_progress().over()) return frame.capture_progress();
       SayError(absl::StrCat(kCapture, ": ", frame.capture_progress().words()));
@@ -133,7 +135,7 @@ std::string FirstFinding(const std::string& directory) {
 
 // From the request to the last thing that the collector says.
 absl::StatusOr<v1::CaptureProgress> CaptureOnce(const CaptureOptions& options,
-                                                const RunningCollector& collector) {
+                                                const RunningCollector& collector, std::string& directory) {
   const absl::StatusOr<int> fd = Connect(collector.socket);
   if (!fd.ok()) return fd.status();
   const auto closing = absl::MakeCleanup([&] { close(*fd); });
@@ -142,22 +144,23 @@ absl::StatusOr<v1::CaptureProgress> CaptureOnce(const CaptureOptions& options,
   std::string bytes;
   framing::AppendDelimited(frame.SerializeAsString(), bytes);
   if (absl::Status s = SendRequest(*fd, bytes); !s.ok()) return s;
-  return Follow(*fd);
+  return Follow(*fd, directory);
 }
 
 int Capture(const CaptureOptions& options) {
   const absl::StatusOr<RunningCollector> collector = FindRunningCollector(options.run);
   if (!collector.ok()) return Fail(kCapture, collector.status(), kFailed);
+  std::string directory = collector->directory;  // where the report is
   for (uint64_t done = 0; done < options.repeat; ++done) {
-    const absl::StatusOr<v1::CaptureProgress> end = CaptureOnce(options, *collector);
+    const absl::StatusOr<v1::CaptureProgress> end = CaptureOnce(options, *collector, directory);
     if (!end.ok()) return Fail(kCapture, end.status(), kFailed);
     if (end->failed()) return Fail(kCapture, end->words(), kFailed);
     PrintForPeople(absl::StrCat(end->words(), "\n"));
     if (!FlushOutput()) return kFailed;
   }
-  if (const std::string finding = FirstFinding(collector->directory); !finding.empty())
+  if (const std::string finding = FirstFinding(directory); !finding.empty())
     PrintForPeople(absl::StrCat("  ", finding, "\n"));
-  PrintForPeople(absl::StrCat("  gpuprobe report ", collector->directory, "\n"));
+  PrintForPeople(absl::StrCat("  gpuprobe report ", directory, "\n"));
   return FlushOutput() ? kDone : kFailed;
 }
 
@@ -168,8 +171,8 @@ int CaptureMain(const Arguments& arguments) {
       "Records some steps of a job that runs at level idle (gpuprobe run --level idle, or "
       "GPUPROBE_LEVEL=idle), "
       "the same ones on all ranks, into the run that it has. The job goes on, and the capture ends by "
-      "itself, "
-      "also if this command is ended.",
+      "itself, also if this command is ended. For a job on several hosts, run it on the host that shows the "
+      "job: it captures all of them.",
       "gpuprobe capture");
   CaptureOptions options;
   app.add_option("RUN", options.run, "run directory, or a process of the job [the newest run of this user]")

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/recording/version.h"
@@ -19,17 +21,31 @@ constexpr uint64_t kLeastSpool = uint64_t{16} << 20;
 constexpr uint64_t kMostSpool = uint64_t{1} << 50;
 
 // An identifier of ClickHouse that needs no quotes.
+bool IsIdentifier(absl::string_view text) {
+  return !text.empty() && absl::ascii_isdigit(static_cast<unsigned char>(text[0])) == 0 &&
+         std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+CLI::Validator Identifiers() {
+  return {[](std::string& text) {
+            const std::vector<std::string> names = absl::StrSplit(text, ',');
+            return std::all_of(names.begin(), names.end(), IsIdentifier)
+                       ? std::string()
+                       : absl::StrCat("must be names of letters, digits and _, separated by commas, not '",
+                                      text, "'");
+          },
+          "NAME,..."};
+}
+
 CLI::Validator Identifier() {
-  return {
-      [](std::string& text) {
-        const bool fits = !text.empty() && absl::ascii_isdigit(static_cast<unsigned char>(text[0])) == 0 &&
-                          std::all_of(text.begin(), text.end(),
-                                      [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
-        return fits
-                   ? std::string()
-                   : absl::StrCat("must be letters, digits and _, and begin with no digit, not '", text, "'");
-      },
-      "NAME"};
+  return {[](std::string& text) {
+            return IsIdentifier(text)
+                       ? std::string()
+                       : absl::StrCat("must be letters, digits and _, and begin with no digit, not '", text,
+                                      "'");
+          },
+          "NAME"};
 }
 
 }  // namespace
@@ -63,9 +79,22 @@ void ClickhouseOption::AddTo(CLI::App& app) {
   app.add_flag("--migrate", migrate_, "make the tables, or add to them what this release has more, and end")
       ->needs(url);
   app.add_flag("--dry-run", dry_run_, "print the statements that make the tables, and end")->needs(url);
+  app.add_option(
+         "--row-policies", all_rows_,
+         "print the statements by which each user of the server reads only the rows of the user of the "
+         "same name here (--users), and these users or roles all, and end")
+      ->check(Identifiers())
+      ->needs(url)
+      ->excludes("--migrate", "--dry-run")
+      ->option_text("NAME,...");
 }
 
 int ClickhouseOption::MigrateOnly() const {
+  if (!all_rows_.empty()) {
+    for (const std::string& statement : clickhouse::PolicySql(Layout(), all_rows_))
+      std::printf("%s;\n", statement.c_str());
+    return kDone;
+  }
   const absl::StatusOr<clickhouse::Server> server = clickhouse::Server::Parse(url_);
   if (!server.ok()) return Fail(kOfHub, absl::StrCat(kOption, ": ", server.status().message()), kUsage);
   if (dry_run_) {

@@ -11,6 +11,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/given_run.h"
+#include "collector/cli/hub_job.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
 #include "collector/cli/screen.h"
@@ -75,10 +76,15 @@ int DiffMain(const Arguments& arguments) {
                  "return 3 if steps take more than so many percent longer in B, and that is more than chance")
       ->check(CLI::Range(0.0, 1e6))
       ->option_text("PERCENT");
+  HubOption hub;
+  hub.AddTo(app);
   ColorOption color;
   color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
+  for (std::string* run : {&a, &b}) {
+    if (absl::Status s = hub.Resolve(*run); !s.ok()) return Fail(kDiff, s, kFailed);
+  }
   const absl::StatusOr<GivenRun> given_a = GivenRun::Open(a);
   if (!given_a.ok()) return Fail(kDiff, given_a.status(), kFailed);
   const absl::StatusOr<GivenRun> given_b = GivenRun::Open(b);

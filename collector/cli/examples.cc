@@ -56,6 +56,8 @@ constexpr Example kExamples[] = {
     {"query", "gpuprobe query DIR --schema", "List the tables and views"},
     {"simulate", "gpuprobe simulate --scenario straggler-kernels --ranks 8 --out my-run",
      "A run to try the other commands on"},
+    {"simulate", "gpuprobe simulate --cluster --jobs 12 --out my-day",
+     "A day of twelve jobs, for gpuprobe hub --out my-day"},
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/given_run.h"
+#include "collector/cli/hub_job.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
 #include "collector/cli/record_rows.h"
@@ -73,6 +74,8 @@ int ExportMain(const Arguments& arguments) {
           ->check(OneOf({"jsonl", "steps", "sqlite", "csv"}));
   app.add_option("-o,--out", options.out, "file (sqlite) or folder (csv) to write; the others are printed")
       ->check(NotEmpty());
+  HubOption hub;
+  hub.AddTo(app);
   options.marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
   const bool printed = options.format == "jsonl" || options.format == "steps";
@@ -87,6 +90,7 @@ int ExportMain(const Arguments& arguments) {
     return Fail(kExport, "prints every record, a line each: redirect it into a file, or choose a --format",
                 kUsage);
   }
+  if (absl::Status s = hub.Resolve(options.given); !s.ok()) return Fail(kExport, s, kFailed);
   const absl::StatusOr<GivenRun> run = GivenRun::Open(options.given);
   if (!run.ok()) return Fail(kExport, run.status(), kFailed);
   options.marker.TakeFrom(run->directory());

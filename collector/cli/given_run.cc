@@ -41,32 +41,27 @@ struct RemoteFile {
   uint64_t bytes = 0;
 };
 
-// Whether it is a file of a run, or one in a host's folder.
-bool IsSafe(std::string_view name) {
-  const size_t slash = name.find('/');
-  const std::string_view file = slash == std::string_view::npos ? name : name.substr(slash + 1);
-  const bool known = file.ends_with(store::kLogSuffix) || file.ends_with(store::kTotalsSuffix) ||
-                     file == store::kSettingsFile;
-  return known && store::IsPlainName(file) &&
-         (slash == std::string_view::npos || store::IsPlainName(name.substr(0, slash)));
-}
+struct RemoteRun {
+  std::vector<RemoteFile> files;
+  bool goes_on = false;
+};
 
-absl::StatusOr<std::vector<RemoteFile>> ListOf(const std::string& url) {
+absl::StatusOr<RemoteRun> ListOf(const std::string& url) {
   const absl::StatusOr<std::string> text = http::Fetch(url, http::kFilesPath);
   if (!text.ok()) return text.status();
   const absl::Status garbage =
       absl::DataLossError(absl::StrCat(url, " answers with something else than a list of a run's files"));
   const nlohmann::json list = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!list.is_object() || !list.contains("files") || !list["files"].is_array()) return garbage;
-  std::vector<RemoteFile> files;
+  RemoteRun run{.files = {}, .goes_on = list.value("goes_on", nlohmann::json()) == true};
   for (const nlohmann::json& file : list["files"]) {
     if (!file.is_object() || !file.contains("name") || !file["name"].is_string() || !file.contains("bytes") ||
         !file["bytes"].is_number_unsigned())
       return garbage;
-    files.push_back({.name = file["name"], .bytes = file["bytes"]});
-    if (files.size() > kMostFiles || !IsSafe(files.back().name)) return garbage;
+    run.files.push_back({.name = file["name"], .bytes = file["bytes"]});
+    if (run.files.size() > kMostFiles || !http::IsServedName(run.files.back().name)) return garbage;
   }
-  return files;
+  return run;
 }
 
 absl::Status ErrorOf(const std::string& path) {
@@ -213,20 +208,21 @@ absl::StatusOr<GivenRun> GivenRun::Open(const std::string& given) {
     absl::StatusOr<std::string> newest = NewestRun();
     if (!newest.ok()) return newest.status();
     SayError(absl::StrCat("the newest run: ", *newest));
-    return GivenRun(*newest, *newest, nullptr);
+    return GivenRun(*newest, *newest);
   }
-  if (!http::IsUrl(given)) return GivenRun(given, given, nullptr);
-  const absl::StatusOr<std::vector<RemoteFile>> files = ListOf(given);
-  if (!files.ok()) return files.status();
+  if (!http::IsUrl(given)) return GivenRun(given, given);
+  const absl::StatusOr<RemoteRun> remote = ListOf(given);
+  if (!remote.ok()) return remote.status();
+  const std::vector<RemoteFile>& files = remote->files;
   absl::StatusOr<std::shared_ptr<Copies>> copies = Copies::Get();
   if (!copies.ok()) return copies.status();
   const absl::StatusOr<std::string> folder = (*copies)->NewFolder();
   if (!folder.ok()) return folder.status();
   uint64_t total = 0;
-  for (const RemoteFile& file : *files) total += std::min(file.bytes, UINT64_MAX - total);
+  for (const RemoteFile& file : files) total += std::min(file.bytes, UINT64_MAX - total);
   if (absl::Status s = CheckRoom(given, *folder, total); !s.ok()) return s;
   Progress progress("copying", given, total);
-  for (const RemoteFile& file : *files) {
+  for (const RemoteFile& file : files) {
     const std::string path = absl::StrCat(*folder, "/", file.name);
     std::error_code error;
     fs::create_directory(fs::path(path).parent_path(), error);
@@ -236,7 +232,7 @@ absl::StatusOr<GivenRun> GivenRun::Open(const std::string& given) {
       fs::remove(path, error);
     }
   }
-  return GivenRun(given, *folder, *std::move(copies));
+  return GivenRun(given, *folder, *std::move(copies), remote->goes_on);
 }
 
 }  // namespace gpuprobe::cli

@@ -28,15 +28,22 @@ class GivenRun {
   const std::string& name() const { return name_; }
   // Where to read it.
   const std::string& directory() const { return directory_; }
+  // It is a copy of a hub's job that is not over: what has not ended is no loss.
+  bool goes_on() const { return goes_on_; }
 
  private:
   class Copies;
-  GivenRun(std::string name, std::string directory, std::shared_ptr<const Copies> copies)
-      : name_(std::move(name)), directory_(std::move(directory)), copies_(std::move(copies)) {}
+  GivenRun(std::string name, std::string directory, std::shared_ptr<const Copies> copies = nullptr,
+           bool goes_on = false)
+      : name_(std::move(name)),
+        directory_(std::move(directory)),
+        copies_(std::move(copies)),
+        goes_on_(goes_on) {}
 
   std::string name_;
   std::string directory_;
   std::shared_ptr<const Copies> copies_;  // null: it is no copy
+  bool goes_on_;
 };
 
 }  // namespace gpuprobe::cli

@@ -24,6 +24,7 @@
 #include "collector/cli/output.h"
 #include "collector/cli/shared_options.h"
 #include "collector/cli/wrapped_help.h"
+#include "collector/http/hub_metrics.h"
 #include "collector/http/metrics.h"
 #include "collector/recording/node_limits.h"
 #include "collector/recording/recorder.h"
@@ -164,6 +165,7 @@ constexpr Topic kTopics[] = {
     {"report-types", ReportTypesText},
     {"report-fields", report::FieldTables},
     {"metrics", http::MetricsMarkdown},
+    {"hub-metrics", http::HubMetricsMarkdown},
     {"completion-bash", BashCompletion},
     {"completion-zsh", ZshCompletion},
 };

@@ -1,15 +1,21 @@
-#include <poll.h>
-
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/suspects.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/clickhouse_option.h"
 #include "collector/cli/command.h"
@@ -21,6 +27,8 @@
 #include "collector/hub/endpoint.h"
 #include "collector/hub/protocol.h"
 #include "collector/hub/secret.h"
+#include "collector/hub/users.h"
+#include "collector/ingest/server.h"
 #include "collector/log/log.h"
 #include "collector/recording/hub_jobs.h"
 #include "collector/recording/several_hosts.h"
@@ -31,7 +39,10 @@ namespace gpuprobe::cli {
 namespace {
 
 constexpr char kHub[] = "hub";
-constexpr int kEveryMs = 500;
+constexpr char kSocket[] = ".hub.sock";  // below --out
+constexpr std::chrono::milliseconds kLookEvery{500};
+constexpr std::chrono::milliseconds kCaptureEvery{200};
+constexpr size_t kUnknownTokenBytes = 32;
 
 struct HubOptions {
   std::string listen = absl::StrCat("0.0.0.0:", hub::kPort);
@@ -41,6 +52,10 @@ struct HubOptions {
   uint64_t host_rate = hub::Quotas::kBytesPerS;
   uint64_t least_free = uint64_t{1} << 30;
   size_t host_jobs = 16;
+  std::string users;  // file; empty: one user
+  uint64_t user_total = uint64_t{256} << 30;
+  size_t user_jobs = 64;
+  recording::HubJobs::RankSeries rank_series = recording::HubJobs::RankSeries::kSuspects;
   HttpOption http;
   ClickhouseOption clickhouse;
   RankOptions rank_options;
@@ -50,24 +65,125 @@ struct HubOptions {
 // Of rows at the end; the others are sent when the hub runs again.
 constexpr std::chrono::seconds kRowsPatience{5};
 
+std::shared_ptr<const http::HubMoment> MomentOf(recording::HubJobs& jobs, const hub::Endpoint& endpoint,
+                                                const clickhouse::Writer* rows, const HubOptions& options) {
+  std::shared_ptr<http::HubMoment> moment = jobs.MomentNow(options.rank_series);
+  const hub::EndpointNumbers numbers = endpoint.numbers();
+  moment->posts = numbers.posts;
+  moment->received_bytes = numbers.bytes;
+  for (size_t i = 0; i < numbers.refused.size(); ++i)
+    moment->refused.emplace_back(hub::kRefusedWords[i], numbers.refused[i]);
+  if (rows != nullptr) {
+    const clickhouse::Writer::State state = rows->state();
+    moment->rows = {.written = state.rows_written,
+                    .waiting = state.rows_waiting,
+                    .lost = state.rows_lost,
+                    .spool_bytes = state.spool_bytes,
+                    .most_spool_bytes = state.most_spool_bytes,
+                    .answers = state.answers};
+  }
+  return moment;
+}
+
+// For `gpuprobe capture`, which looks for a socket that this process listens on. Without it, all else works.
+absl::StatusOr<std::unique_ptr<ingest::Server>> ServeRequests(const std::string& out) {
+  const ingest::SinkFactory refuse =
+      [](const v1::Hello&, std::string_view) -> absl::StatusOr<std::unique_ptr<ingest::FrameSink>> {
+    return absl::UnimplementedError("this is a hub, which records no process");
+  };
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::absolute(out, error);
+  absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(folder / kSocket, refuse);
+  if (server.ok()) return server;
+  SayError(absl::StrCat("gpuprobe capture will not work here: ", server.status().message()));
+  return ingest::Server::StartWithoutSocket(refuse, {});
+}
+
+// Who may post: hosts of one user, or of several.
+struct Posters {
+  std::optional<hub::Secret> secret;  // of one
+  std::unique_ptr<hub::Users> users;  // null: one
+
+  absl::Status Find(const HubOptions& options, const std::string& operators_token) {
+    if (options.users.empty()) {
+      absl::StatusOr<hub::Secret> found = hub::Secret::Find();
+      if (!found.ok()) return found.status();
+      secret = *std::move(found);
+      return absl::OkStatus();
+    }
+    unsetenv(hub::Secret::kVariable);  // it would be nobody's
+    absl::StatusOr<std::unique_ptr<hub::Users>> read = hub::Users::Read(options.users, operators_token);
+    if (!read.ok()) return read.status();
+    users = *std::move(read);
+    return absl::OkStatus();
+  }
+  std::unique_ptr<hub::Endpoint> Listen(recording::HubJobs& jobs, http::Listener listener,
+                                        std::shared_ptr<const http::Encryption> encryption,
+                                        uint64_t bytes_per_s) const {
+    return users != nullptr ? std::make_unique<hub::Endpoint>(jobs, *users, std::move(listener),
+                                                              std::move(encryption), bytes_per_s)
+                            : std::make_unique<hub::Endpoint>(jobs, *secret, std::move(listener),
+                                                              std::move(encryption), bytes_per_s);
+  }
+  std::string Text() const {
+    if (users == nullptr) return absl::StrCat("secret: ", secret->origin());
+    const size_t count = users->all().size();
+    return absl::StrCat(count, count == 1 ? " user in " : " users in ", users->path(),
+                        "; no secret of its own, nor munge");
+  }
+  void SetReaders(http::JobServer& server) const {
+    if (users == nullptr) return;
+    std::vector<http::JobReader> readers;
+    for (const hub::User& user : users->all()) {
+      if (!user.read_token.empty()) readers.push_back({.token = user.read_token, .user = user.name});
+    }
+    server.SetReaders(readers);
+  }
+  // Looks whether the file has changed.
+  void Renew(http::JobServer* server) const {
+    if (users == nullptr) return;
+    const absl::StatusOr<bool> changed = users->ReadAgain();
+    if (!changed.ok()) {
+      SayError(absl::StrCat(changed.status().message(), "; the users before stay"));
+    } else if (*changed) {
+      SayError(absl::StrCat("read again: ", Text()));
+      if (server != nullptr) SetReaders(*server);
+    }
+  }
+};
+
+// To be served from now on.
+void Publish(recording::HubJobs& jobs, std::shared_ptr<const http::HubMoment> moment,
+             http::JobServer& server) {
+  std::map<std::string, http::ShownJobs> of_users;
+  for (auto& [user, his] : jobs.OfUsers(*moment))
+    of_users[user] = {.list = his.list, .moment = std::move(his.moment)};
+  server.Publish({.list = jobs.List(), .moment = std::move(moment)}, std::move(of_users));
+}
+
 int Serve(const HubOptions& options) {
   absl::StatusOr<recording::SignalFd> signals = recording::SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kHub, signals.status(), kFailed);
-  absl::StatusOr<hub::Secret> secret = hub::Secret::Find();
-  if (!secret.ok()) return Fail(kHub, secret.status(), kFailed);
+  absl::StatusOr<std::optional<http::Server::Options>> list = options.http.Resolve();
+  if (!list.ok()) return Fail(kHub, list.status(), kFailed);
+  Posters posters;
+  if (absl::Status s = posters.Find(options, list->has_value() ? (*list)->token : ""); !s.ok())
+    return Fail(kHub, s, kFailed);
+  // Nobody reads without a token, also on loopback; without --http-token nobody reads everything.
+  if (posters.users != nullptr && list->has_value() && (*list)->token.empty())
+    (*list)->token = hub::RandomHex(kUnknownTokenBytes);
   const absl::StatusOr<http::Address> address = http::ParseAddress(options.listen);
   if (!address.ok()) return Fail(kHub, absl::StrCat("--listen: ", address.status().message()), kUsage);
   if (const absl::StatusOr<store::Directory> out = store::Directory::Make(options.out); !out.ok())
     return Fail(kHub, out.status(), kFailed);
   absl::StatusOr<http::Listener> listener = http::Listener::Open(*address);
   if (!listener.ok()) return Fail(kHub, listener.status(), kFailed);
-  const absl::StatusOr<std::optional<http::Server::Options>> list = options.http.Resolve();
-  if (!list.ok()) return Fail(kHub, list.status(), kFailed);
   std::unique_ptr<http::JobServer> list_server;
   if (list->has_value()) {
     absl::StatusOr<std::unique_ptr<http::JobServer>> listening = http::JobServer::Listen(**list);
     if (!listening.ok()) return Fail(kHub, listening.status(), kFailed);
     list_server = *std::move(listening);
+    posters.SetReaders(*list_server);
   }
   absl::StatusOr<std::shared_ptr<const http::Encryption>> encryption = http::Encryption::Make();
   if (!encryption.ok()) return Fail(kHub, encryption.status(), kFailed);
@@ -88,26 +204,40 @@ int Serve(const HubOptions& options) {
                            .most_bytes_of_address = options.host_total,
                            .least_free_bytes = options.least_free,
                            .most_jobs_of_host = options.host_jobs,
+                           .has_users = posters.users != nullptr,
+                           .most_bytes_of_user = options.user_total,
+                           .most_jobs_of_user = options.user_jobs,
                            .hangs = options.rank_options,
                            .layout = render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)),
                            .rows = rows.get()},
                           say);
   if (absl::Status s = jobs.Resume(); !s.ok()) return Fail(kHub, s, kFailed);
+  absl::StatusOr<std::unique_ptr<ingest::Server>> server = ServeRequests(options.out);
+  if (!server.ok()) return Fail(kHub, server.status(), kFailed);
+  (*server)->AnswerRequests([&](const v1::CaptureRequest& request) { return jobs.OpenCapture(request); });
   {
-    hub::Endpoint endpoint(jobs, *secret, *std::move(listener), *std::move(encryption), options.host_rate);
-    endpoint.Start();
-    SayError(absl::StrCat("hub on ", endpoint.address().Text(), " (secret: ", secret->origin(),
-                          "); on every host of a job: GPUPROBE_HUB=", host, ":", endpoint.address().port));
+    const std::unique_ptr<hub::Endpoint> endpoint =
+        posters.Listen(jobs, *std::move(listener), *std::move(encryption), options.host_rate);
+    endpoint->Start();
+    SayError(absl::StrCat("hub on ", endpoint->address().Text(), " (", posters.Text(),
+                          "); on every host of a job: GPUPROBE_HUB=", host, ":", endpoint->address().port));
     if (list_server != nullptr) {
       list_server->Start();
       SayError(absl::StrCat("jobs: ", list_server->Url()));
     }
     bool stop = false;
+    absl::Status watched = (*server)->Watch(
+        signals->fd(), [&] { signals->ReadAll([&](const signalfd_siginfo&) { stop = true; }); });
+    if (!watched.ok()) return Fail(kHub, watched, kFailed);
+    auto look = std::chrono::steady_clock::now();
     while (!stop) {  // NOLINT(bugprone-infinite-loop): a signal sets it
-      pollfd waits = {.fd = signals->fd(), .events = POLLIN, .revents = 0};
-      if (poll(&waits, 1, kEveryMs) > 0) signals->ReadAll([&](const signalfd_siginfo&) { stop = true; });
+      (*server)->Poll(kCaptureEvery);
+      jobs.TickCaptures();
+      if (!stop && std::chrono::steady_clock::now() < look) continue;
+      look = std::chrono::steady_clock::now() + kLookEvery;
+      posters.Renew(list_server.get());
       jobs.Tick();
-      if (list_server != nullptr) list_server->Publish(jobs.List());
+      if (list_server != nullptr) Publish(jobs, MomentOf(jobs, *endpoint, rows.get(), options), *list_server);
     }
   }
   jobs.End();
@@ -156,7 +286,36 @@ int HubMain(const Arguments& arguments) {
                  "disk space that is left free; beyond it, everything is refused [1GiB]")
       ->transform(Size(0, uint64_t{1} << 50))
       ->option_text("SIZE");
-  options.http.AddTo(app, "--http", "serve the list of jobs, and the page of each that is over,");
+  CLI::Option* const users =
+      app.add_option(
+             "--users", options.users,
+             "file with a line NAME HUB-TOKEN [READ-TOKEN] for each user: hosts with a HUB-TOKEN send jobs "
+             "of that user, a READ-TOKEN shows these and no others, and --http-token shows all; read again "
+             "when it changes")
+          ->check(NotEmpty())
+          ->option_text("FILE");
+  app.add_option("--user-jobs", options.user_jobs,
+                 absl::StrCat("jobs that one user may have here at a time [", options.user_jobs, "]"))
+      ->check(CLI::Range(size_t{1}, recording::HubJobs::kMostJobs))
+      ->needs(users)
+      ->option_text("N");
+  app.add_option(
+         "--user-total", options.user_total,
+         "disk space for all jobs of one user, those that are over, too; beyond it, what his hosts send is "
+         "refused [256GiB]")
+      ->transform(Size(KeepOption::kSmallestBytes, uint64_t{1} << 50))
+      ->needs(users)
+      ->option_text("SIZE");
+  options.http.AddTo(app, "--http", "serve the list of jobs, the page of each that is over, and metrics");
+  using RankSeries = recording::HubJobs::RankSeries;
+  const std::map<std::string, RankSeries> levels = {
+      {"job", RankSeries::kNone}, {"suspects", RankSeries::kSuspects}, {"ranks", RankSeries::kAll}};
+  app.add_option("--metrics", options.rank_series,
+                 absl::StrCat("what /metrics has of each job: job (no rank), suspects (the ",
+                              analysis::Suspects::kMost, " ranks that cost most), ranks (all) [suspects]"))
+      ->transform(CLI::CheckedTransformer(levels))
+      ->needs(app.get_option("--http"))
+      ->option_text("LEVEL");
   options.clickhouse.AddTo(app);
   options.rank_options.AddTo(app);
   options.color.AddTo(app);

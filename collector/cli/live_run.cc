@@ -87,7 +87,9 @@ absl::StatusOr<analysis::LiveStatus> LiveRun::Look() {
   if (http::IsUrl(directory_)) {
     absl::StatusOr<std::string> text = http::Fetch(directory_, "/api/status");
     // Who has answered before, and does not any more, has ended.
-    if (absl::IsUnavailable(text.status()) && !served_.empty()) return absl::NotFoundError(directory_);
+    // A hub stays, and has the status of jobs that run.
+    if ((absl::IsUnavailable(text.status()) || absl::IsNotFound(text.status())) && !served_.empty())
+      return absl::NotFoundError(directory_);
     if (!text.ok()) return absl::UnavailableError(text.status().message());
     served_ = *std::move(text);
     return render::ParseLiveJson(served_);

@@ -19,6 +19,7 @@
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/given_run.h"
+#include "collector/cli/hub_job.h"
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
@@ -279,6 +280,8 @@ int QueryMain(const Arguments& arguments) {
           ->type_name("[TABLE]")
           ->expected(0, 1)
           ->excludes(statement);
+  HubOption hub;
+  hub.AddTo(app);
   marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
   const bool asks_schema = schema->count() > 0;
@@ -287,6 +290,7 @@ int QueryMain(const Arguments& arguments) {
   if (!asks_schema && !asks_many) {
     if (absl::Status s = CheckStatement(sql); !s.ok()) return Fail(kQuery, s, kFailed);
   }
+  if (absl::Status s = hub.Resolve(given); !s.ok()) return Fail(kQuery, s, kFailed);
   const absl::StatusOr<GivenRun> run = GivenRun::Open(given);
   if (!run.ok()) return Fail(kQuery, run.status(), kFailed);
   const Progress progress({run->directory()});

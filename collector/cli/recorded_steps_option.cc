@@ -27,9 +27,9 @@ void RecordedStepsOption::AddTo(CLI::App& app) {
   constexpr uint64_t kMost = uint64_t{1} << 40;
   app.add_option(
          "--level", level,
-         "full, or idle: record nothing but allocations and communicators until gpuprobe capture asks "
-         "for some steps [full]")
-      ->check(OneOf({"idle", "full"}))
+         "full; calls: record collectives and steps, and more only of ranks that are late; or idle: record "
+         "nothing but allocations and communicators until gpuprobe capture asks for some steps [full]")
+      ->check(OneOf({"idle", "calls", "full"}))
       ->option_text("LEVEL");
   app.add_option("--start-step", start,
                  "record from this step on, counted from 0; needs --step-marker nvtx:NAME or collective:OP/N")
@@ -63,15 +63,15 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordedStepsOp
   const bool chooses = !environment.empty();
   if (!level.empty()) environment.emplace_back(kLevel, level);
   const char* const before = std::getenv(kLevel);
-  const bool idle = level.empty() ? before != nullptr && std::string_view(before) == "idle" : level == "idle";
-  if (idle && chooses) {
+  const std::string chosen = level.empty() && before != nullptr ? before : level;
+  const bool on_demand = chosen == "idle" || chosen == "calls";
+  if (on_demand && chooses) {
     return absl::InvalidArgumentError(
-        "--start-step, --stop-step and --every-steps are for level full; at level idle gpuprobe capture "
-        "chooses "
-        "the steps");
+        absl::StrCat("--start-step, --stop-step and --every-steps are for level full; at level ", chosen,
+                     " gpuprobe capture chooses the steps"));
   }
   const bool asked =
-      idle || chooses || InEnvironment(kStart) || InEnvironment(kStop) || InEnvironment(kEvery);
+      on_demand || chooses || InEnvironment(kStart) || InEnvironment(kStop) || InEnvironment(kEvery);
   if (stop.has_value() && *stop <= start.value_or(0)) {
     return absl::InvalidArgumentError(absl::StrCat("--stop-step must be greater than --start-step (", *stop,
                                                    " is not above ", start.value_or(0), ")"));

@@ -12,12 +12,14 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "collector/analysis/build_report.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/given_run.h"
 #include "collector/cli/http_option.h"
+#include "collector/cli/hub_job.h"
 #include "collector/cli/one_step.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
@@ -53,14 +55,18 @@ int Serve(http::Server& server, const model::JobModel& job, const analysis::Repo
   return kDone;
 }
 
-// Of a run that somebody serves, as it is there.
-int ReportServed(const std::string& url, bool json) {
+// Of a run that somebody serves, as it is there. nullopt: it is a hub's job that is not over, so that there
+// is none.
+std::optional<int> ReportServed(const std::string& url, bool json) {
   const absl::StatusOr<std::string> text = http::Fetch(url, json ? "/api/report" : "/api/text");
+  const bool of_hub = IsHubJob(url);
+  if (of_hub && absl::IsNotFound(text.status())) return std::nullopt;
   if (!text.ok()) return Fail(kReport, text.status(), kFailed);
   if (json) {
     Print(text::PrintableLines(text::SafeJson(*text)));
   } else {
-    PrintForPeople(*text);
+    PrintForPeople(
+        absl::StrCat(*text, of_hub ? render::PageLine(absl::StrCat(absl::StripSuffix(url, "/"), "/")) : ""));
   }
   return kDone;
 }
@@ -120,6 +126,8 @@ int ReportMain(const Arguments& arguments) {
   work.AddTo(app);
   ColorOption color;
   color.AddTo(app);
+  HubOption hub;
+  hub.AddTo(app);
   HttpOption serve;
   serve.AddTo(app, "--serve", "serve the page, metrics and a JSON API");
   if (const auto code = Parse(app, arguments)) return *code;
@@ -127,13 +135,17 @@ int ReportMain(const Arguments& arguments) {
   if (serve.address.has_value() && (json || html))
     return Fail(kReport, "--serve prints no report: leave out --json and --html", kUsage);
   if (directories.empty()) directories.emplace_back();
+  for (std::string& directory : directories) {
+    if (absl::Status s = hub.Resolve(directory); !s.ok()) return Fail(kReport, s, kFailed);
+  }
   if (step.has_value() && (directories.size() > 1 || serve.address.has_value()))
     return Fail(kReport, "--step is of one run, and printed", kUsage);
   if (step.has_value())
     return ReportStep(directories.front(), marker, *step, ScreenOf(STDOUT_FILENO, color.no_color));
   const bool alone = directories.size() == 1;
-  if (alone && http::IsUrl(directories.front()) && !(html || ranks || steps || serve.address.has_value()))
-    return ReportServed(directories.front(), json);
+  if (alone && http::IsUrl(directories.front()) && !(html || ranks || steps || serve.address.has_value())) {
+    if (const auto code = ReportServed(directories.front(), json)) return *code;
+  }
   std::vector<GivenRun> runs;
   std::vector<std::string> names;
   for (std::string& directory : directories) {
@@ -152,7 +164,8 @@ int ReportMain(const Arguments& arguments) {
   job.SetStepMarker(marker.marker);
   const absl::StatusOr<store::RunFiles> files = store::ListRuns(directories);
   if (!files.ok()) return Fail(kReport, files.status(), kFailed);
-  const bool goes_on = alone && files->hosts.empty() && IsBeingRecorded(directories.front());
+  const bool goes_on =
+      alone && (runs.front().goes_on() || (files->hosts.empty() && IsBeingRecorded(directories.front())));
   const absl::StatusOr<store::Replayed> replayed =
       goes_on ? store::ReplaySoFar(directories.front(), job) : store::Replay(*files, job);
   if (!replayed.ok()) return Fail(kReport, replayed.status(), kFailed);

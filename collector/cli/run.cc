@@ -86,7 +86,7 @@ void Say(const std::optional<std::string>& text) {
 }
 
 // The hosts of a job end at about the same time.
-void AwaitOtherHosts(ingest::Server& server, const recording::Recorder& recorder, recording::AllHosts& all,
+void AwaitOtherHosts(ingest::Server& server, recording::Recorder& recorder, recording::AllHosts& all,
                      RecordedCommands& commands) {
   const Clock::time_point begin = Clock::now();
   const auto waited = [&] { return std::chrono::duration_cast<milliseconds>(Clock::now() - begin); };

@@ -7,6 +7,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/output.h"
+#include "collector/cli/rolled_up_line.h"
 #include "collector/recording/version.h"
 #include "collector/render/json_report.h"
 #include "collector/report/report.h"
@@ -53,6 +54,8 @@ absl::Status ReplayWithSteps(const char* command, const GivenRun& given, const S
   if (!replayed.ok()) return replayed.status();
   for (const store::Damage& damage : replayed->damages)
     Fail(command, absl::StrCat(given.name(), ": ", DamageLine(damage)), kFailed);
+  if (const std::string line = RolledUpLine(run.job); !line.empty())
+    SayError(absl::StrCat(command, ": ", given.name(), ": ", line));
   run.whole = replayed->damages.empty();
   run.steps.Finish(run.job);
   return absl::OkStatus();

@@ -124,7 +124,8 @@ absl::StatusOr<RunningCollector> FindRunningCollector(const std::string& given) 
     std::error_code error;
     const fs::file_time_type made =
         fs::last_write_time(fs::path("/proc") / absl::StrCat(collector.pid), error);
-    if (newest.has_value() && (error || made <= latest)) continue;
+    // A hub has several runs, whose names begin with the time.
+    if (newest.has_value() && (error || made < latest)) continue;
     latest = made;
     newest = collector;
   }

@@ -41,18 +41,53 @@ class SimulateOptions {
         ->check(Suggested(ScenarioNames()));
     for (const JobOption& option : simulate::JobOptions()) Add(app, option);
     app.add_option("--seed", seed_, "random seed [1]")->check(WholeNumber(0, UINT64_MAX));
-    app.add_option("--out", out_, "run directory [gpuprobe-runs/<UTC time>-<name>]")->check(NotEmpty());
-    app.add_option("--socket", socket_, "socket of a running collector [starts its own]")->excludes("--out");
-    app.add_flag("--real-time", real_time_, "run at the job's own pace [as fast as the collector reads]");
     keep_.AddTo(app);
+    CLI::Option* const out =
+        app.add_option("--out", out_, "run directory [gpuprobe-runs/<UTC time>-<name>]")->check(NotEmpty());
+    CLI::Option* const socket =
+        app.add_option("--socket", socket_, "socket of a running collector [starts its own]")->excludes(out);
+    CLI::Option* const real_time =
+        app.add_flag("--real-time", real_time_, "run at the job's own pace [as fast as the collector reads]");
+    app.add_option(
+           "--hosts", hosts_,
+           "multiply the job's two hosts to this many, and write to --out what each would send to a hub, "
+           "rolled up")
+        ->check(WholeNumber(2, 10'000))
+        ->type_name("INT")
+        ->needs(out)
+        ->excludes(socket)
+        ->excludes(real_time)
+        ->excludes("--keep");
+    CLI::Option* const of_cluster = app.add_flag("--cluster", cluster,
+                                                 "write a day of many jobs, healthy and faulty, to --out, as "
+                                                 "gpuprobe hub --out has it, with the truth in truth.json");
+    of_cluster->needs(out)
+        ->excludes("--scenario")
+        ->excludes("--hosts")
+        ->excludes(real_time)
+        ->excludes("--keep");
+    app.add_option("--jobs", jobs_, absl::StrCat("with --cluster: how many jobs [", jobs_, "]"))
+        ->check(WholeNumber(simulate::kFewestJobs, 100'000))
+        ->type_name("INT")
+        ->needs(of_cluster);
+    app.add_option("--hours", hours_, "with --cluster: the hours over which their beginnings spread [24]")
+        ->check(CLI::Range(0.1, 24.0 * 366))
+        ->needs(of_cluster);
   }
 
   std::vector<std::string> Arguments(const std::string& collector) const {
-    std::vector<std::string> arguments = {
-        absl::StrCat("--scenario=", scenario), absl::StrCat("--seed=", seed_),
-        absl::StrCat("--keep=", keep_.bytes), absl::StrCat("--collector=", collector)};
+    std::vector<std::string> arguments = {absl::StrCat("--seed=", seed_),
+                                          absl::StrCat("--keep=", keep_.bytes),
+                                          absl::StrCat("--collector=", collector)};
+    if (!scenario.empty()) arguments.push_back(absl::StrCat("--scenario=", scenario));
+    if (cluster) {
+      arguments.emplace_back("--cluster=1");
+      arguments.push_back(absl::StrCat("--jobs=", jobs_));
+      arguments.push_back(absl::StrFormat("--hours=%.17g", hours_));
+    }
     if (!out_.empty()) arguments.push_back(absl::StrCat("--out=", out_));
     if (!socket_.empty()) arguments.push_back(absl::StrCat("--socket=", socket_));
+    if (hosts_ > 0) arguments.push_back(absl::StrCat("--hosts=", hosts_));
     if (real_time_) arguments.emplace_back("--real-time=1");
     for (size_t i = 0; i < values_.size(); ++i) {
       if (!values_[i].has_value()) continue;
@@ -63,6 +98,7 @@ class SimulateOptions {
   }
 
   bool list = false;
+  bool cluster = false;
   std::string scenario;
 
  private:
@@ -87,6 +123,9 @@ class SimulateOptions {
   std::string out_;
   std::string socket_;
   bool real_time_ = false;
+  uint64_t hosts_ = 0;
+  uint64_t jobs_ = 40;
+  double hours_ = 24;
   KeepOption keep_;
 };
 
@@ -130,10 +169,13 @@ int Execute(const SimulateOptions& options) {
 }  // namespace
 
 int SimulateMain(const Arguments& arguments) {
-  CLI::App app("Simulates a training job and feeds its records to a real collector", "gpuprobe simulate");
+  CLI::App app(
+      "Simulates a training job, or a cluster's day of them, and feeds its records to a real collector",
+      "gpuprobe simulate");
   SimulateOptions options(app);
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.list) return List();
+  if (options.cluster) return Execute(options);
   if (options.scenario.empty()) return Fail(kSimulate, "--scenario is required; --list shows them", kUsage);
   if (simulate::FindScenario(options.scenario) == nullptr) return RefuseScenario(options.scenario);
   return Execute(options);

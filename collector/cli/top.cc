@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
+#include "collector/cli/hub_job.h"
 #include "collector/cli/keyboard.h"
 #include "collector/cli/live_run.h"
 #include "collector/cli/output.h"
@@ -236,8 +237,12 @@ int TopMain(const Arguments& arguments) {
       ->check(WholeNumber(0, INT32_MAX))
       ->option_text("N");
   app.add_flag("--json", options.json, "with --once: print JSON for tools")->needs("--once");
+  HubOption hub;
+  hub.AddTo(app);
   options.color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
+  if (absl::Status s = hub.Resolve(options.directory, /*only_running=*/true); !s.ok())
+    return Fail(kTop, s, kFailed);
   if (options.directory.empty()) options.directory = NewestLiveRun();
   if (options.directory.empty()) {
     return Fail(kTop, absl::StrCat("no run is being recorded under ", kRuns, "; name the run directory"),

@@ -17,9 +17,11 @@
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/given_run.h"
+#include "collector/cli/hub_job.h"
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
+#include "collector/cli/rolled_up_line.h"
 #include "collector/cli/shared_options.h"
 #include "collector/recording/recorder.h"
 #include "collector/recording/version.h"
@@ -298,6 +300,8 @@ int WriteTrace(const TraceOptions& options, const std::string& directory) {
   if (absl::Status s = ReplayRun(options, directory, run); !s.ok()) return Fail(kTrace, s, kFailed);
   for (const store::Damage& damage : run.replayed.damages)
     Fail(kTrace, absl::StrCat(options.given, ": ", DamageLine(damage)), kFailed);
+  if (const std::string line = RolledUpLine(run.job); !line.empty())
+    SayError(absl::StrCat(kTrace, ": ", options.given, ": ", line));
   const absl::StatusOr<std::vector<uint32_t>> chosen = ChosenProcesses(options, run);
   if (!chosen.ok()) return Fail(kTrace, chosen.status(), kFailed);
   if (chosen->empty()) return Fail(kTrace, absl::StrCat(options.given, ": no process was recorded"), kFailed);
@@ -340,8 +344,11 @@ int TraceMain(const Arguments& arguments) {
       ->excludes(steps);
   app.add_option("--max-size", options.max_bytes, "stop at this size, all files together [256MiB]")
       ->transform(Size(kSmallestMaxBytes, UINT64_MAX));
+  HubOption hub;
+  hub.AddTo(app);
   options.marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
+  if (absl::Status s = hub.Resolve(options.given); !s.ok()) return Fail(kTrace, s, kFailed);
   const absl::StatusOr<GivenRun> run = GivenRun::Open(options.given);
   if (!run.ok()) return Fail(kTrace, run.status(), kFailed);
   options.marker.TakeFrom(run->directory());

@@ -39,6 +39,11 @@ class Batch {
     for (const auto& [table, section] : sections_) sum += section.row_binary.size();
     return sum;
   }
+  uint64_t rows() const {
+    uint64_t sum = 0;
+    for (const auto& [table, section] : sections_) sum += section.rows;
+    return sum;
+  }
   // By table.
   const std::map<std::string, Section>& sections() const { return sections_; }
 

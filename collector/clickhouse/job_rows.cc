@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "collector/analysis/finding_place.h"
 #include "collector/analysis/hangs/bystander.h"
@@ -78,11 +79,14 @@ std::string OperationOf(const model::ProcessModel& process, const model::Collect
   return absl::StrJoin(names, "+");
 }
 
+// A state of a run is a file of the spool.
+std::string StateName(const std::string& run) { return absl::StrReplaceAll(run, {{"/", "@"}}); }
+
 }  // namespace
 
 JobRows::JobRows(Facts facts, Writer& writer) : facts_(std::move(facts)), writer_(writer) {
   const auto load = [&](const char* part, auto visit) {
-    const auto found = writer_.found().find({facts_.run, part});
+    const auto found = writer_.found().find({StateName(facts_.run), part});
     if (found == writer_.found().end()) return;
     std::string_view bytes = found->second;
     uint32_t format = 0;
@@ -98,7 +102,7 @@ void JobRows::Commit(bool all, bool over) {
   if (batch_.empty() && !over) return;
   States states;
   const auto save = [&](const char* part, auto visit) {
-    std::string& bytes = states[{facts_.run, part}];
+    std::string& bytes = states[{StateName(facts_.run), part}];
     if (over) return;
     binary::Put(bytes, kStateFormat);
     model::StateWriter archive;
@@ -268,8 +272,8 @@ void JobRows::WriteCollectives(const model::Member& member, uint64_t now_ns) {
         {.calls = series.calls,
          .bytes = series.bytes,
          .time_ns = series.time_ns.total(),
-         .wait_ns = series.wait_ns,
-         .transfer_ns = series.transfer_ns});
+         .wait_ns = member.Compared(series).wait_ns,
+         .transfer_ns = member.Compared(series).transfer_ns});
     if (since.calls == 0 && since.time_ns == 0 && since.wait_ns == 0) return;
     CollectiveRow row;
     row.of = facts_.key;

@@ -36,7 +36,7 @@ class JobRows {
   struct Facts {
     JobKey key;
     std::string hub;  // host of the hub
-    std::string run;  // directory
+    std::string run;  // directory, "alice/20261127T101500Z-train" where the hub has several users
     uint64_t begun_ns = 0;
   };
   // The writer outlives it. Goes on where a hub was that ended before the job did.

@@ -24,14 +24,14 @@ struct JobKey {
     columns("cluster", &JobKey::cluster, "the name that its hub was given (`--cluster`)");
     columns("job", &JobKey::job, "its name, as its launcher tells all hosts");
     columns("attempt", &JobKey::attempt, "from 1: which job of this name it is, as its hub counts");
-    columns("user", &JobKey::user, "whose hub it reports to");
+    columns("user", &JobKey::user, "whose it is: a user of the hub, or whose hub it reports to");
   }
 };
 
 struct JobRow {
   static constexpr char kTable[] = "jobs";
   static constexpr char kMeaning[] = "one for each job; the last row counts";
-  static constexpr char kOrder[] = "cluster, job, attempt";
+  static constexpr char kOrder[] = "cluster, job, attempt, user";
   static constexpr char kVersion[] = "updated";
   static constexpr char kDay[] = "begun";
   static constexpr int kDays = 730;
@@ -86,7 +86,7 @@ struct RankRow {
   static constexpr char kTable[] = "ranks";
   static constexpr char kMeaning[] =
       "one for each rank of a job; the last row counts. Sums are over its measured steps";
-  static constexpr char kOrder[] = "cluster, job, attempt, rank, pid, device";
+  static constexpr char kOrder[] = "cluster, job, attempt, user, rank, pid, device";
   static constexpr char kVersion[] = "updated";
   static constexpr char kDay[] = "begun";
   static constexpr int kDays = 730;
@@ -147,7 +147,7 @@ struct StepRow {
   static constexpr char kTable[] = "steps";
   static constexpr char kMeaning[] =
       "one for each rank and step, some steps after it was done. The parts add up to `total_ns`";
-  static constexpr char kOrder[] = "cluster, job, attempt, step, rank, device";
+  static constexpr char kOrder[] = "cluster, job, attempt, user, step, rank, device";
   static constexpr char kVersion[] = "revision";
   static constexpr char kDay[] = "start";
   static constexpr int kDays = 90;
@@ -221,7 +221,7 @@ struct FindingRow {
       "one for each finding of a job and what it is about; the last row counts. It opens when two reports in "
       "a "
       "row have it, and closes when three in a row do not";
-  static constexpr char kOrder[] = "cluster, job, attempt, finding, subject";
+  static constexpr char kOrder[] = "cluster, job, attempt, user, finding, subject";
   static constexpr char kVersion[] = "updated";
   static constexpr char kDay[] = "opened";
   static constexpr int kDays = 730;
@@ -272,7 +272,7 @@ struct FindingRow {
 struct LevelRow {
   static constexpr char kTable[] = "levels";
   static constexpr char kMeaning[] = "one for each rank, GPU and minute: how they were then";
-  static constexpr char kOrder[] = "cluster, job, attempt, time, rank, device";
+  static constexpr char kOrder[] = "cluster, job, attempt, user, time, rank, device";
   static constexpr char kVersion[] = "";
   static constexpr char kDay[] = "time";
   static constexpr int kDays = 90;
@@ -315,7 +315,7 @@ struct CollectiveRow {
   static constexpr char kTable[] = "collectives";
   static constexpr char kMeaning[] =
       "one for each rank, communicator, operation, size and minute in which it was called";
-  static constexpr char kOrder[] = "cluster, job, attempt, time, communicator, rank";
+  static constexpr char kOrder[] = "cluster, job, attempt, user, time, communicator, rank";
   static constexpr char kVersion[] = "";
   static constexpr char kDay[] = "time";
   static constexpr int kDays = 30;
@@ -358,7 +358,7 @@ struct KernelRow {
   static constexpr char kTable[] = "kernels";
   static constexpr char kMeaning[] =
       "one for each rank, kernel and minute; of the kernels that took longest in it, the others are one row";
-  static constexpr char kOrder[] = "cluster, job, attempt, time, kernel, rank";
+  static constexpr char kOrder[] = "cluster, job, attempt, user, time, kernel, rank";
   static constexpr char kVersion[] = "";
   static constexpr char kDay[] = "time";
   static constexpr int kDays = 30;
@@ -390,7 +390,7 @@ struct KernelRow {
 struct LossRow {
   static constexpr char kTable[] = "losses";
   static constexpr char kMeaning[] = "what could not be written here, or was lost before";
-  static constexpr char kOrder[] = "cluster, job, attempt, time";
+  static constexpr char kOrder[] = "cluster, job, attempt, user, time";
   static constexpr char kVersion[] = "";
   static constexpr char kDay[] = "time";
   static constexpr int kDays = 730;

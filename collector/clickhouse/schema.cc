@@ -11,6 +11,8 @@
 namespace gpuprobe::clickhouse {
 namespace {
 
+constexpr char kReaders[] = "gpuprobe_readers";
+constexpr const char* kStepSums[] = {"step_minutes", "step_hours"};
 constexpr char kApplied[] = "schema_migrations";
 // Parts of a longer-lived table are months.
 constexpr int kDailyParts = 100;  // days
@@ -119,7 +121,7 @@ std::vector<Migration> Migrations(const Layout& layout) {
   ForEachTable(
       [&](const auto& row) { first.statements.push_back(CreateTable<std::decay_t<decltype(row)>>(layout)); });
   for (const auto& [table, start, days] :
-       {std::tuple("step_minutes", "toStartOfMinute", 90), std::tuple("step_hours", "toStartOfHour", 730)}) {
+       {std::tuple(kStepSums[0], "toStartOfMinute", 90), std::tuple(kStepSums[1], "toStartOfHour", 730)}) {
     for (std::string& statement : StepSums(layout, table, start, days))
       first.statements.push_back(std::move(statement));
   }
@@ -159,6 +161,25 @@ std::vector<TableFacts> Tables() {
                       .columns = ColumnsOf<Row>()});
   });
   return tables;
+}
+
+// ALL EXCEPT, so that a user who is forgotten here reads no rows of others.
+std::vector<std::string> PolicySql(const Layout& layout, const std::string& all_rows) {
+  std::vector<std::string> tables;
+  for (const TableFacts& table : Tables()) tables.push_back(absl::StrCat(layout.database, ".", table.name));
+  for (const char* const table : kStepSums) tables.push_back(absl::StrCat(layout.database, ".", table));
+  std::vector<std::string> statements = {
+      absl::StrCat("CREATE ROLE IF NOT EXISTS ", kReaders, OnReplicas(layout))};
+  for (const std::string& table : tables) {
+    const auto policy = [&](const char* name, const std::string& rule) {
+      statements.push_back(absl::StrCat("CREATE ROW POLICY IF NOT EXISTS ", name, OnReplicas(layout), " ON ",
+                                        table, " FOR SELECT USING ", rule));
+    };
+    policy("own_rows", absl::StrCat("user = currentUser() TO ALL EXCEPT ", all_rows));
+    policy("all_rows", absl::StrCat("1 TO ", all_rows));
+    statements.push_back(absl::StrCat("GRANT", OnReplicas(layout), " SELECT ON ", table, " TO ", kReaders));
+  }
+  return statements;
 }
 
 }  // namespace gpuprobe::clickhouse

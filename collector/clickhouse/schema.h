@@ -44,4 +44,8 @@ struct TableFacts {
 };
 std::vector<TableFacts> Tables();
 
+// For an administrator: a row policy by which each user of the server reads the rows of the hub's user of the
+// same name, `all_rows` (users or roles, separated by commas) all, and a role that reads the tables.
+std::vector<std::string> PolicySql(const Layout& layout, const std::string& all_rows);
+
 }  // namespace gpuprobe::clickhouse

@@ -45,6 +45,12 @@ absl::StatusOr<std::string> ReadFile(int directory, const std::string& name) {
   return content;
 }
 
+uint64_t RowsOf(const v1::RowRound& round) {
+  uint64_t rows = 0;
+  for (const v1::RowSection& section : round.sections()) rows += section.rows();
+  return rows;
+}
+
 absl::StatusOr<std::string> Compressed(const std::string& bytes) {
   std::string packed(ZSTD_compressBound(bytes.size()), '\0');
   const size_t size = ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(), kLevel);
@@ -73,12 +79,15 @@ absl::StatusOr<Spool> Spool::Open(const std::string& directory, uint64_t most_by
     if (absl::EndsWith(name, kRoundSuffix)) {
       uint64_t number = 0;
       if (!absl::SimpleAtoi(name.substr(0, name.find('-')), &number)) continue;
-      const Entry entry{.name = name, .bytes = spool.directory_.FileBytes(name)};
+      Entry entry{.name = name, .bytes = spool.directory_.FileBytes(name)};
       spool.next_ = std::max(spool.next_, number + 1);
-      spool.bytes_ += entry.bytes;
-      spool.entries_.push_back(entry);
-      if (absl::StatusOr<v1::RowRound> round = spool.Read(entry); round.ok())
+      if (absl::StatusOr<v1::RowRound> round = spool.Read(entry); round.ok()) {
+        entry.rows = RowsOf(*round);
         rounds.push_back(*std::move(round));
+      }
+      spool.bytes_ += entry.bytes;
+      spool.rows_ += entry.rows;
+      spool.entries_.push_back(entry);
       continue;
     }
     const size_t mark = name.rfind(kStateMark);
@@ -127,9 +136,11 @@ absl::Status Spool::Add(const Batch& batch, const States& states, Lost lost) {
     RemoveOldest();
   }
   const Entry entry{.name = absl::StrFormat("%012d-%s%s", next_++, instance_, kRoundSuffix),
-                    .bytes = content.size()};
+                    .bytes = content.size(),
+                    .rows = RowsOf(round)};
   if (absl::Status s = directory_.WriteFile(entry.name, content); !s.ok()) return s;
   bytes_ += entry.bytes;
+  rows_ += entry.rows;
   entries_.push_back(entry);
   return absl::OkStatus();
 }
@@ -158,6 +169,7 @@ void Spool::RemoveOldest() {
   const Entry entry = entries_.front();
   if (const absl::StatusOr<v1::RowRound> round = Read(entry); round.ok()) KeepStates(*round);
   bytes_ -= entry.bytes;
+  rows_ -= entry.rows;
   entries_.pop_front();
   directory_.Remove(entry.name);
 }

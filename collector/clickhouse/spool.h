@@ -34,6 +34,7 @@ class Spool {
   struct Entry {
     std::string name;
     uint64_t bytes = 0;
+    uint64_t rows = 0;  // 0 if it is damaged, too
   };
   using Lost = absl::FunctionRef<void(const std::string& table, uint64_t rows)>;
 
@@ -45,6 +46,7 @@ class Spool {
   // Oldest first.
   const std::deque<Entry>& entries() const { return entries_; }
   uint64_t bytes() const { return bytes_; }
+  uint64_t rows() const { return rows_; }
   // DataLoss if it is damaged.
   absl::StatusOr<v1::RowRound> Read(const Entry& entry) const;
   // The server has it. REQUIRES: it is the oldest.
@@ -65,6 +67,7 @@ class Spool {
   std::string instance_;
   uint64_t next_ = 1;
   uint64_t bytes_ = 0;
+  uint64_t rows_ = 0;
   std::deque<Entry> entries_;
   States found_;
 };

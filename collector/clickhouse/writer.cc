@@ -68,7 +68,10 @@ void Writer::End(std::chrono::milliseconds patience) {
 
 Writer::State Writer::state() const {
   const std::lock_guard lock(mutex_);
-  return state_;
+  State state = state_;
+  state.rows_waiting += gathered_.rows();
+  state.most_spool_bytes = options_.most_spool_bytes;
+  return state;
 }
 
 void Writer::Add(const Batch& batch, const States& states) {
@@ -164,6 +167,12 @@ absl::Status Writer::Send() {
   return absl::OkStatus();
 }
 
+void Writer::NoteSpool() {
+  const std::lock_guard lock(mutex_);
+  state_.spool_bytes = spool_.bytes();
+  state_.rows_waiting = spool_.rows();
+}
+
 void Writer::Run() {
   http::RunInBackground();
   auto again_at = std::chrono::steady_clock::now();
@@ -174,13 +183,14 @@ void Writer::Run() {
       stop = stop_;
     }
     Seal();
+    NoteSpool();
     if (!stop && std::chrono::steady_clock::now() < again_at) continue;
     const absl::Status sent = Send();
     {
       const std::lock_guard lock(mutex_);
       state_.answers = sent.ok();
-      state_.spool_bytes = spool_.bytes();
     }
+    NoteSpool();
     if (sent.ok()) {
       if (!trouble_.empty()) say_("gpuprobe: ClickHouse has all rows again\n");
       trouble_.clear();

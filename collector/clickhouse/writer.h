@@ -73,7 +73,9 @@ class Writer {
   struct State {
     uint64_t rows_written = 0;
     uint64_t rows_lost = 0;
+    uint64_t rows_waiting = 0;
     uint64_t spool_bytes = 0;
+    uint64_t most_spool_bytes = 0;
     bool answers = true;
   };
   State state() const;
@@ -86,6 +88,7 @@ class Writer {
   // Sends one round's sections.
   absl::Status SendRound(const Spool::Entry& entry);
   void Run();
+  void NoteSpool();
   // Moves what was gathered into the spool.
   void Seal();
   // Sends the spool's rounds. An error: the server has to be tried again later.

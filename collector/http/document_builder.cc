@@ -11,6 +11,7 @@
 #include "collector/render/json_report.h"
 #include "collector/render/summary_json.h"
 #include "collector/render/text_report.h"
+#include "collector/store/detail.h"
 
 namespace gpuprobe::http {
 
@@ -79,6 +80,7 @@ void DocumentBuilder::Make(const Order& order) {
   job.SetStepMarker(order.marker);
   if (absl::Status s = job.LoadState(order.state); !s.ok())
     return log::Warn(absl::StrCat("the page is not updated: ", s.message()));
+  store::LoadDetail(order.files, job);
   job.Finish(/*goes_on=*/true);
   auto documents = std::make_shared<Documents>(
       DocumentsOf(job, analysis::BuildReport(job, order.input), order.files, order.wanted_steps));

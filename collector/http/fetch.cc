@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,15 @@ constexpr int kOk = 200;
 constexpr int kUnauthorized = 401;
 constexpr int kForbidden = 403;
 
+// "http://n3:9460" and "/jobs/ID" of http://n3:9460/jobs/ID/
+std::pair<std::string, std::string> ServerAndPath(const std::string& url) {
+  const std::string whole(absl::StripSuffix(url, "/"));
+  const size_t host = whole.find("://");
+  const size_t path = host == std::string::npos ? host : whole.find('/', host + 3);
+  if (path == std::string::npos) return {whole, ""};
+  return {whole.substr(0, path), whole.substr(path)};
+}
+
 }  // namespace
 
 bool IsUrl(const std::string& text) {
@@ -26,7 +36,7 @@ bool IsUrl(const std::string& text) {
 
 absl::Status FetchInPieces(const std::string& url, const std::string& path,
                            absl::FunctionRef<bool(std::string_view)> take) {
-  const std::string server(absl::StripSuffix(url, "/"));
+  const auto [server, folder] = ServerAndPath(url);
   httplib::Client client(server);
   if (!client.is_valid()) return absl::InvalidArgumentError(absl::StrCat(url, " is not the URL of a server"));
   client.set_connection_timeout(kPatience);
@@ -36,7 +46,7 @@ absl::Status FetchInPieces(const std::string& url, const std::string& path,
   int status = 0;
   bool refused = false;
   const httplib::Result result = client.Get(
-      path,
+      folder + path,
       [&](const httplib::Response& response) {
         status = response.status;
         return true;

@@ -13,7 +13,8 @@ namespace gpuprobe::http {
 // "http://..." or "https://...": not a directory.
 bool IsUrl(const std::string& text);
 
-// `url`: of the server, such as "http://n1:9460"; `path`: "/api/status". The token that it may ask for is in
+// `url`: of the server, such as "http://n1:9460", or of a job of a hub, "http://n3:9460/jobs/ID"; `path`:
+// "/api/status", below that. The token that it may ask for is in
 // the variable GPUPROBE_HTTP_TOKEN. Unavailable if nobody answers; PermissionDenied, NotFound or Internal
 // with what was answered; ResourceExhausted beyond 512 MiB. One clear line each.
 absl::StatusOr<std::string> Fetch(const std::string& url, const std::string& path);

@@ -9,18 +9,24 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/time.h"
+#include "absl/strings/strip.h"
 #include "collector/analysis/units.h"
 #include "collector/http/access.h"
 #include "collector/http/connections.h"
+#include "collector/http/fleet.h"
+#include "collector/http/hub_html.h"
+#include "collector/http/open_metrics.h"
 #include "collector/http/served_files.h"
 #include "collector/http/service.h"
 #include "collector/page/page.h"
+#include "collector/render/json_report.h"
+#include "collector/render/live_json.h"
+#include "collector/store/run_files.h"
 #include "collector/text/characters.h"
 #include "nlohmann/json.hpp"
 
@@ -42,7 +48,7 @@ constexpr char kScript[] = R"(setInterval(async () => {
   const main = document.querySelector('main');
   if (main.contains(document.activeElement) || !getSelection().isCollapsed) return;
   try {
-    const answer = await fetch('/' + location.search);
+    const answer = await fetch(location.pathname + location.search);
     if (!answer.ok) throw new Error(answer.status);
     const now = new DOMParser().parseFromString(await answer.text(), 'text/html');
     main.replaceChildren(...now.querySelector('main').childNodes);
@@ -53,27 +59,12 @@ constexpr char kScript[] = R"(setInterval(async () => {
 }, 3000);
 )";
 
-std::string InHtml(const std::string& text) {
-  return absl::StrReplaceAll(text::Printable(text),
-                             {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
-}
-
 std::vector<std::string> ValidTexts(const std::vector<std::string>& texts) {
   std::vector<std::string> valid;
   valid.reserve(texts.size());
   for (const std::string& each : texts) valid.push_back(text::ValidUtf8(each));
   return valid;
 }
-
-std::string TimeText(uint64_t ns) {
-  if (ns == 0) return "-";
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(static_cast<int64_t>(ns)),
-                          absl::UTCTimeZone());
-}
-
-constexpr double kNsPerS = 1e9;
-
-std::string GpuTime(double seconds) { return seconds > 0 ? analysis::Span(seconds * kNsPerS) : "-"; }
 
 double LostBy(const ListedJob& job) {
   double most = 0;
@@ -82,8 +73,8 @@ double LostBy(const ListedJob& job) {
 }
 
 bool HasWords(const ListedJob& job, const std::string& words) {
-  const std::string text = absl::AsciiStrToLower(
-      absl::StrCat(job.name, " ", job.state, " ", absl::StrJoin(job.hosts, " "), " ", job.finding));
+  const std::string text = absl::AsciiStrToLower(absl::StrCat(
+      job.name, " ", job.user, " ", job.state, " ", absl::StrJoin(job.hosts, " "), " ", job.finding));
   const std::vector<std::string> all = absl::StrSplit(absl::AsciiStrToLower(words), ' ', absl::SkipEmpty());
   return std::all_of(all.begin(), all.end(),
                      [&](const std::string& word) { return absl::StrContains(text, word); });
@@ -99,6 +90,15 @@ void Sort(const std::string& order, std::vector<ListedJob>& jobs) {
   if (order == "lost") by(LostBy);
 }
 
+// With what became of its steps since the attempt before.
+std::string AttemptCell(const ListedJob& job) {
+  if (job.attempt == 1) return "1";
+  const std::optional<double> change = StepChange(job);
+  return absl::StrCat("<a href=\"/attempts?job=", InQuery(job.name),
+                      job.user.empty() ? "" : absl::StrCat("&amp;user=", job.user), "\">", job.attempt,
+                      change.has_value() ? absl::StrCat(" (", ChangeText(*change), ")") : "", "</a>");
+}
+
 std::string TableRow(const ListedJob& job, const std::string& user) {
   const std::string name = InHtml(job.name);
   const std::string linked =
@@ -107,7 +107,7 @@ std::string TableRow(const ListedJob& job, const std::string& user) {
   const auto add = [&](const char* classes, const std::string& text) {
     absl::StrAppend(&cells, "<td class=\"", classes, "\">", InHtml(text), "</td>");
   };
-  add("", absl::StrCat(job.attempt));
+  absl::StrAppend(&cells, "<td>", AttemptCell(job), "</td>");
   add("text", job.state);
   add("text", user);
   add("text", absl::StrJoin(job.hosts, ", "));
@@ -124,14 +124,7 @@ std::string TableRow(const ListedJob& job, const std::string& user) {
 // A link that sorts, with the words that are looked for.
 std::string SortLink(const char* name, const char* order, const std::string& words, const std::string& now) {
   const bool is_so = now == order || (now.empty() && std::string_view(order) == "began");
-  std::string query;
-  for (const char c : words) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
-      query.push_back(c);
-    } else {
-      absl::StrAppendFormat(&query, "%%%02X", static_cast<unsigned char>(c));
-    }
-  }
+  const std::string query = InQuery(words);
   return absl::StrCat("<th scope=\"col\"", is_so ? " aria-sort=\"descending\"" : "",
                       "><a href=\"/?sort=", order, query.empty() ? "" : "&amp;words=", query, "\">", name,
                       is_so ? " \u2193" : "", "</a></th>");
@@ -148,22 +141,6 @@ std::string Columns(const std::string& words, const std::string& order) {
   return cells;
 }
 
-// A table of its own, in a section.
-std::string Section(const char* id, const char* title, const std::string& columns, const std::string& rows,
-                    const std::string& note) {
-  return absl::StrCat("<section><h2 id=\"", id, "\">", title,
-                      "</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-labelledby=\"", id,
-                      "\"><table>\n<thead><tr>", columns, "</tr></thead>\n<tbody>\n", rows,
-                      "</tbody></table></div>\n", note, "</section>\n");
-}
-
-std::string Head(const std::vector<const char*>& names, size_t texts) {
-  std::string cells;
-  for (size_t i = 0; i < names.size(); ++i)
-    absl::StrAppend(&cells, "<th scope=\"col\"", i < texts ? " class=\"text\"" : "", ">", names[i], "</th>");
-  return cells;
-}
-
 std::string OffendersSection(const JobList& list) {
   std::string rows;
   for (const RepeatOffender& gpu : RepeatOffendersOf(list)) {
@@ -174,7 +151,8 @@ std::string OffendersSection(const JobList& list) {
   }
   if (rows.empty()) return "";
   return Section("offenders", "GPUs at fault in several jobs",
-                 Head({"GPU", "host", "findings", "jobs", "GPU time lost"}, 3), rows, "");
+                 Head({{"GPU", true}, {"host", true}, {"findings", true}, {"jobs"}, {"GPU time lost"}}), rows,
+                 "");
 }
 
 std::string LostSection(const JobList& list) {
@@ -187,7 +165,8 @@ std::string LostSection(const JobList& list) {
                     "</td></tr>\n");
   }
   if (rows.empty()) return "";
-  return Section("lost", "GPU time lost, by cause", Head({"finding", "jobs", "GPU time", "of all"}, 1), rows,
+  return Section("lost", "GPU time lost, by cause",
+                 Head({{"finding", true}, {"jobs"}, {"GPU time"}, {"of all"}}), rows,
                  absl::StrCat("<p>Of the ", GpuTime(all),
                               " of GPU time of the jobs that are over. Estimated: the cost per step, times "
                               "the steps and GPUs. Causes overlap, so they do not add up.</p>\n"));
@@ -202,6 +181,10 @@ std::string CountText(const JobList& list) {
 
 }  // namespace
 
+const std::string& UserOf(const ListedJob& job, const JobList& list) {
+  return job.user.empty() ? list.user : job.user;
+}
+
 std::string JobsJson(const JobList& list) {
   nlohmann::ordered_json jobs = nlohmann::ordered_json::array();
   for (const ListedJob& job : list.jobs) {
@@ -209,10 +192,11 @@ std::string JobsJson(const JobList& list) {
                     {"name", text::ValidUtf8(job.name)},
                     {"attempt", job.attempt},
                     {"state", job.state},
-                    {"user", text::ValidUtf8(list.user)},
+                    {"user", text::ValidUtf8(UserOf(job, list))},
                     {"hosts", ValidTexts(job.hosts)},
                     {"ranks", job.ranks},
                     {"step_ns", nullptr},
+                    {"step_change", nullptr},
                     {"finding", text::ValidUtf8(job.finding)},
                     {"begun_ns", job.begun_ns},
                     {"ended_ns", nullptr},
@@ -227,6 +211,7 @@ std::string JobsJson(const JobList& list) {
                                  {"lost_gpu_seconds", finding.lost_gpu_seconds}});
     }
     if (job.step_ns.has_value()) row["step_ns"] = *job.step_ns;
+    if (const std::optional<double> change = StepChange(job)) row["step_change"] = *change;
     if (job.ended_ns != 0) row["ended_ns"] = job.ended_ns;
     if (!job.page.empty()) row["page"] = absl::StrCat("/jobs/", job.id, "/");
   }
@@ -252,27 +237,17 @@ std::string JobsJson(const JobList& list) {
 }
 
 std::vector<RepeatOffender> RepeatOffendersOf(const JobList& list) {
-  std::map<std::string, RepeatOffender> by_gpu;
-  for (const ListedJob& job : list.jobs) {
-    std::set<std::string> counted;
-    for (const ListedFinding& finding : job.findings) {
-      if (finding.gpu_uuids.size() != 1 || finding.gpu_uuids.front().empty()) continue;
-      RepeatOffender& gpu = by_gpu[finding.gpu_uuids.front()];
-      gpu.gpu_uuid = finding.gpu_uuids.front();
-      if (!finding.hosts.empty()) gpu.host = finding.hosts.front();
-      if (counted.insert(gpu.gpu_uuid).second) ++gpu.jobs;
-      if (std::find(gpu.findings.begin(), gpu.findings.end(), finding.id) == gpu.findings.end())
-        gpu.findings.push_back(finding.id);
-      gpu.lost_gpu_seconds += finding.lost_gpu_seconds;
-    }
-  }
   std::vector<RepeatOffender> offenders;
-  for (auto& [uuid, gpu] : by_gpu) {
-    if (gpu.jobs > 1) offenders.push_back(std::move(gpu));
+  for (const FleetMember& gpu : list.fleet->gpus) {
+    if (gpu.jobs_against < 2) break;
+    RepeatOffender& offender = offenders.emplace_back();
+    offender = {.gpu_uuid = gpu.gpu_uuid,
+                .host = gpu.host,
+                .jobs = gpu.jobs_against,
+                .findings = {},
+                .lost_gpu_seconds = gpu.lost_gpu_seconds};
+    for (const auto& [id, jobs] : gpu.findings) offender.findings.push_back(id);
   }
-  std::stable_sort(offenders.begin(), offenders.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.jobs, a.lost_gpu_seconds) > std::pair(b.jobs, b.lost_gpu_seconds);
-  });
   return offenders;
 }
 
@@ -309,7 +284,7 @@ std::string JobsPage(const JobList& list, const std::string& words, const std::s
   }
   Sort(order, jobs);
   std::string rows;
-  for (const ListedJob& job : jobs) rows += TableRow(job, list.user);
+  for (const ListedJob& job : jobs) rows += TableRow(job, UserOf(job, list));
   const std::string find = absl::StrCat(
       "<form role=\"search\"><label>Jobs with <input name=\"words\" type=\"search\" value=\"", InHtml(words),
       "\"></label> <button>Find</button>",
@@ -326,21 +301,15 @@ std::string JobsPage(const JobList& list, const std::string& words, const std::s
           : absl::StrCat(find, "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-labelledby=\"jobs\">",
                          "<table>\n<thead><tr>", Columns(words, order), "</tr></thead>\n<tbody>\n", rows,
                          "</tbody></table></div>\n");
-  const std::string hub = InHtml(list.hub);
-  return absl::StrCat(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light "
-      "dark\"><title>gpuprobe hub ",
-      hub,
-      "</title><link rel=\"stylesheet\" href=\"/page.css\"><script src=\"/jobs.js\" defer></script></head>",
-      "<body>\n<header><h1>gpuprobe hub ", hub, "</h1><span id=\"count\">", CountText(list),
-      "</span></header>\n<main><section><h2 id=\"jobs\">Jobs</h2>\n", table, "</section>\n",
-      OffendersSection(list), LostSection(list), "</main>\n</body></html>\n");
+  return HubPage(list.hub, CountText(list),
+                 absl::StrCat("<section><h2 id=\"jobs\">Jobs</h2>\n", table, "</section>\n",
+                              OffendersSection(list), LostSection(list)));
 }
 
 class JobServer::Impl : public Service {
  public:
-  Impl(Listener listener, Access access) : access_(std::move(access)), connections_(std::move(listener)) {}
+  Impl(Listener listener, Access access, bool loopback)
+      : access_(std::move(access)), loopback_(loopback), connections_(std::move(listener)) {}
 
   void Answer(const httplib::Request& request, httplib::Response& response, Connection& connection) override {
     response.status = 200;
@@ -355,35 +324,54 @@ class JobServer::Impl : public Service {
       response.set_header("Retry-After", "5");
       return Refuse(response, 503, "there are too many connections; only signs of life are answered");
     }
-    if (!LetIn(access_, request, response)) return;
-    const std::shared_ptr<const JobList> list = Now();
+    const std::optional<ShownJobs> shown = ShownTo(request, response);
+    if (!shown.has_value()) return;
+    const std::shared_ptr<const JobList>& list = shown->list;
+    const auto asked = [&](const char* name) {
+      return request.has_param(name) ? request.get_param_value(name) : "";
+    };
     const auto send = [&](const std::string& text, const char* type, const char* policy = nullptr) {
       if (policy != nullptr) SetPolicy(response, policy);
       response.set_content(text, type);
     };
-    if (request.path == "/") {
-      const auto asked = [&](const char* name) {
-        return request.has_param(name) ? request.get_param_value(name) : "";
-      };
-      return send(JobsPage(*list, asked("words"), asked("sort")), kHtml, kListPolicy);
-    }
+    if (request.path == "/") return send(JobsPage(*list, asked("words"), asked("sort")), kHtml, kListPolicy);
     if (request.path == "/api/jobs") return send(JobsJson(*list), kJson);
+    if (request.path == "/attempts" || request.path == "/api/attempts") {
+      const bool page = request.path == "/attempts";
+      const std::string text = page ? AttemptsPage(*list, asked("job"), asked("user"))
+                                    : AttemptsJson(*list, asked("job"), asked("user"));
+      if (text.empty()) return Refuse(response, 404, "no job has this name: ?job=NAME");
+      return page ? send(text, kHtml, kListPolicy) : send(text, kJson);
+    }
+    if (request.path == "/hosts") return send(FleetPage(*list), kHtml, kListPolicy);
+    if (request.path == "/api/hosts") return send(FleetJson(*list), kJson);
+    if (request.path == "/metrics") return Metrics(*shown->moment, request, response);
     if (request.path == "/page.css") return send(std::string(page::LiveStyle()), "text/css; charset=utf-8");
     if (request.path == "/jobs.js") return send(kScript, "text/javascript; charset=utf-8");
     if (request.path == "/favicon.ico") {
       response.status = 204;
       return;
     }
-    if (request.path.starts_with(kJobs)) return OfJob(*list, request.path.substr(kJobs.size()), response);
+    if (request.path.starts_with(kJobs))
+      return OfJob(*list, request.path.substr(kJobs.size()), request, response);
     Refuse(response, 404, "there is nothing here");
   }
   void NoteRefused() override {}
 
   void Start() { connections_.Start(*this); }
   void Stop() { connections_.Stop(); }
-  void Publish(std::shared_ptr<const JobList> list) {
+  void SetReaders(const std::vector<JobReader>& readers) {
+    auto known = std::make_shared<Readers>();
+    known->emplace_back(access_, "");
+    for (const JobReader& reader : readers)
+      known->emplace_back(Access(reader.token, loopback_, address().port), reader.user);
     const std::lock_guard lock(mutex_);
-    list_ = std::move(list);
+    readers_ = std::move(known);
+  }
+  void Publish(ShownJobs all, std::map<std::string, ShownJobs> of_users) {
+    const std::lock_guard lock(mutex_);
+    all_ = std::move(all);
+    of_users_ = std::move(of_users);
   }
   const Address& address() const { return connections_.address(); }
 
@@ -392,28 +380,98 @@ class JobServer::Impl : public Service {
     response.headers.erase("Content-Security-Policy");
     response.set_header("Content-Security-Policy", policy);
   }
+  // What a served run answers below /api/. Names of files are those of a run's only (IsServedName).
+  static void OfRun(const ListedJob& job, const std::string& what, const httplib::Request& request,
+                    httplib::Response& response) {
+    const bool goes_on = job.ended_ns == 0;
+    if (what == "api/status" && job.status != nullptr)
+      return response.set_content(render::LiveJson(*job.status), kJson);
+    const std::string path = absl::StrCat("/", what);
+    if (path == kFilesPath) {
+      const absl::StatusOr<store::RunFiles> files = store::ListRun(job.directory, store::Dropped::kAllow);
+      if (!files.ok()) return Refuse(response, 404, "nothing of this job came yet");
+      return response.set_content(FileList(FilesToServe(*files), goes_on), kJson);
+    }
+    const std::string name(absl::StripPrefix(path, absl::StrCat(kFilesPath, "/")));
+    if (name.size() == path.size() || !IsServedName(name))
+      return Refuse(response, 404, "there is nothing here");
+    uint64_t from = 0;
+    if (request.has_param("from") && !absl::SimpleAtoi(request.get_param_value("from"), &from))
+      return Refuse(response, 400, "from is the number of a byte");
+    AnswerWithFile({.name = name, .path = absl::StrCat(job.directory, "/", name)}, from, response);
+  }
   // "ID/" or "ID/report.json": of jobs in the list only, so that no path comes from a request.
-  static void OfJob(const JobList& list, const std::string& rest, httplib::Response& response) {
-    const size_t slash = rest.find('/');
-    const std::string id = rest.substr(0, slash);
-    const std::string what = slash == std::string::npos ? "" : rest.substr(slash + 1);
-    const auto job = std::find_if(list.jobs.begin(), list.jobs.end(),
-                                  [&](const ListedJob& each) { return each.id == id; });
+  static void OfJob(const JobList& list, const std::string& rest, const httplib::Request& request,
+                    httplib::Response& response) {
+    const auto job = std::find_if(list.jobs.begin(), list.jobs.end(), [&](const ListedJob& each) {
+      return rest.starts_with(each.id) && (rest.size() == each.id.size() || rest[each.id.size()] == '/');
+    });
+    if (job == list.jobs.end()) return Refuse(response, 404, "there is no such job");
+    const std::string what = rest.size() == job->id.size() ? "" : rest.substr(job->id.size() + 1);
     const bool wants_page = what.empty();
-    if (job == list.jobs.end() || job->page.empty() || !(wants_page || what == "report.json"))
-      return Refuse(response, 404, "there is no such job, or it is not over");
-    AnswerWithFile({.name = what, .path = wants_page ? job->page : job->report}, 0, response,
-                   wants_page ? kHtml : kJson);
+    const bool wants_text = what == "api/text";
+    const bool wants_report = what == "report.json" || what == "api/report";
+    if (!wants_page && !wants_text && !wants_report && what != "api/ranks")
+      return OfRun(*job, what, request, response);
+    if (job->page.empty()) return Refuse(response, 404, "this job is not over");
+    const std::string path = wants_page     ? job->page
+                             : wants_text   ? job->text
+                             : wants_report ? job->report
+                                            : absl::StrCat(job->directory, "/", render::kRanksFile);
+    AnswerWithFile({.name = what, .path = path}, 0, response,
+                   wants_page   ? kHtml
+                   : wants_text ? "text/plain; charset=utf-8"
+                                : kJson);
     if (wants_page) SetPolicy(response, kReportPolicy);
   }
-  std::shared_ptr<const JobList> Now() {
+  static void Metrics(const HubMoment& moment, const httplib::Request& request, httplib::Response& response) {
+    const bool open = PrefersOpenMetrics(request.get_header_value("Accept"));
+    const auto format = open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus;
+    const std::string& text = (open ? moment.open_metrics : moment.metrics).Get([&] {
+      return absl::StrCat(HubMetricsText(moment, format), open ? kOpenMetricsEnd : "");
+    });
+    response.set_content(text, open ? kOpenMetricsType : kMetricsType);
+  }
+  using Readers = std::vector<std::pair<Access, std::string>>;  // with their user; empty: sees everything
+
+  // What whoever sent the request may see; nullopt: nothing, and it is answered. A token that was given goes
+  // before a cookie.
+  std::optional<ShownJobs> ShownTo(const httplib::Request& request, httplib::Response& response) {
+    std::shared_ptr<const Readers> readers;
+    {
+      const std::lock_guard lock(mutex_);
+      readers = readers_;
+    }
+    for (const bool by_cookie : {false, true}) {
+      for (const auto& [access, user] : *readers) {
+        const Verdict verdict = JudgeRequest(access, request, by_cookie);
+        if (verdict != Verdict::kWelcome && verdict != Verdict::kWelcomeWithCookie) continue;
+        if (!LetIn(access, request, response)) return std::nullopt;
+        return Of(user);
+      }
+    }
+    if (!LetIn(access_, request, response)) return std::nullopt;
+    return Of("");
+  }
+  ShownJobs Of(const std::string& user) {
     const std::lock_guard lock(mutex_);
-    return list_;
+    if (user.empty()) return all_;
+    if (const auto his = of_users_.find(user); his != of_users_.end()) return his->second;
+    auto list = std::make_shared<JobList>();
+    list->hub = all_.list->hub;
+    list->user = user;
+    auto moment = std::make_shared<HubMoment>();
+    moment->version = all_.moment->version;
+    moment->of_user = true;
+    return {.list = std::move(list), .moment = std::move(moment)};
   }
 
   const Access access_;
+  const bool loopback_;
   std::mutex mutex_;
-  std::shared_ptr<const JobList> list_ = std::make_shared<JobList>();  // under the mutex
+  std::shared_ptr<const Readers> readers_ = std::make_shared<Readers>();  // under the mutex, as what follows
+  ShownJobs all_{.list = std::make_shared<JobList>(), .moment = std::make_shared<HubMoment>()};
+  std::map<std::string, ShownJobs> of_users_;
   Connections connections_;  // the last member: its threads use the others
 };
 
@@ -426,13 +484,17 @@ absl::StatusOr<std::unique_ptr<JobServer>> JobServer::Listen(const Server::Optio
   absl::StatusOr<Listener> listener = Listener::Open(options.address);
   if (!listener.ok()) return listener.status();
   const uint16_t port = listener->address().port;
-  return std::unique_ptr<JobServer>(
-      new JobServer(std::make_unique<Impl>(*std::move(listener), Access(options.token, loopback, port))));
+  return std::unique_ptr<JobServer>(new JobServer(
+      std::make_unique<Impl>(*std::move(listener), Access(options.token, loopback, port), loopback)));
 }
 
 void JobServer::Start() { impl_->Start(); }
 
-void JobServer::Publish(std::shared_ptr<const JobList> list) { impl_->Publish(std::move(list)); }
+void JobServer::SetReaders(const std::vector<JobReader>& readers) { impl_->SetReaders(readers); }
+
+void JobServer::Publish(ShownJobs all, std::map<std::string, ShownJobs> of_users) {
+  impl_->Publish(std::move(all), std::move(of_users));
+}
 
 std::string JobServer::Url() const { return absl::StrCat("http://", impl_->address().Text()); }
 

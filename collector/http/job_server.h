@@ -1,5 +1,8 @@
 // Serves a hub's jobs over HTTP: the page at /, JSON at /api/jobs, and the page of each job that is over at
-// /jobs/ID/.
+// /jobs/ID/. Metrics of the hub and of the jobs that are not over are at /metrics. Below /jobs/ID/api/ each
+// job has what a served run has below /api/, so that commands read its URL as that of a run.
+//
+// The record of each GPU and host is at /hosts, and as JSON at /api/hosts.
 //
 // Besides the list, the page has what only several jobs show: GPUs that were at fault in more than one, and
 // what each cause has cost in GPU time.
@@ -9,13 +12,21 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "collector/http/attempts.h"
+#include "collector/http/fleet.h"
+#include "collector/http/hub_metrics.h"
 #include "collector/http/server.h"
+
+namespace gpuprobe::analysis {
+struct LiveStatus;
+}
 
 namespace gpuprobe::http {
 
@@ -28,24 +39,33 @@ struct ListedFinding {
 };
 
 struct ListedJob {
-  std::string id;        // name of its directory: the last part of its page's address
+  std::string id;        // the last part of its page's address: name of its directory, or "alice/" and that
   std::string name;      // as its launcher says; any text
+  std::string user;      // whose it is; empty: the hub's user's
   uint64_t attempt = 1;  // of that name
   std::string state;     // running, hangs, over
   std::vector<std::string> hosts;
   uint64_t ranks = 0;
-  std::optional<double> step_ns;  // running: of the last steps; over: the mean
-  std::string finding;            // the worst one; any text; empty: none
-  uint64_t begun_ns = 0;          // since the epoch
-  uint64_t ended_ns = 0;          // 0: it runs
-  std::string page;               // path of report.html; empty: there is none
-  std::string report;             // path of report.json
+  std::optional<double> step_ns;                       // running: of the last steps; over: the mean
+  std::string finding;                                 // the worst one; any text; empty: none
+  uint64_t begun_ns = 0;                               // since the epoch
+  uint64_t ended_ns = 0;                               // 0: it runs
+  std::string directory;                               // its run's
+  std::string page;                                    // path of report.html; empty: there is none
+  std::string report;                                  // path of report.json
+  std::string text;                                    // path of the report as text
+  std::shared_ptr<const analysis::LiveStatus> status;  // null: it does not run
   // Of a job that is over; 0 and none: it is not.
   double gpu_seconds = 0;
   std::vector<ListedFinding> findings;
+  std::shared_ptr<const ListedSteps> steps;  // null: it has none
+  // For how long ranks were recorded, by host and by the UUID of the GPU; that may be empty: not known. Not
+  // in JobsJson.
+  using Gpus = std::map<std::string, std::map<std::string, double>>;
+  std::shared_ptr<const Gpus> gpus = std::make_shared<Gpus>();
 };
 
-// A GPU that findings of several jobs are about, and no other GPU.
+// A GPU that several jobs have something against (fleet.h).
 struct RepeatOffender {
   std::string gpu_uuid;
   std::string host;
@@ -62,9 +82,10 @@ struct LostTime {
 };
 
 struct JobList {
-  std::string hub;              // name of its host
-  std::string user;             // whose jobs they are
-  std::vector<ListedJob> jobs;  // the latest first
+  std::string hub;                                                 // name of its host
+  std::string user;                                                // whose jobs they are, if they do not say
+  std::vector<ListedJob> jobs;                                     // the latest first
+  std::shared_ptr<const Fleet> fleet = std::make_shared<Fleet>();  // of those that are over
 };
 
 // Those of most jobs first.
@@ -78,6 +99,19 @@ std::string JobsJson(const JobList& list);
 // `words`: only jobs whose name, host or finding has them all; `order`: "began", "step", "ranks" or "lost",
 // the greatest first. Other values are as none.
 std::string JobsPage(const JobList& list, const std::string& words = "", const std::string& order = "");
+const std::string& UserOf(const ListedJob& job, const JobList& list);
+
+// What somebody sees.
+struct ShownJobs {
+  std::shared_ptr<const JobList> list;
+  std::shared_ptr<const HubMoment> moment;
+};
+
+// Who reads with a token of his own: jobs of that user alone.
+struct JobReader {
+  std::string token;
+  std::string user;
+};
 
 class JobServer {
  public:
@@ -88,8 +122,11 @@ class JobServer {
   JobServer& operator=(const JobServer&) = delete;
 
   void Start();
-  // What is served from now on.
-  void Publish(std::shared_ptr<const JobList> list);
+  // Besides whoever has the token of the options, or needs none, and sees everything. REQUIRES: different
+  // tokens, none of which is empty, and one in the options.
+  void SetReaders(const std::vector<JobReader>& readers);
+  // What is served from now on: everything, and of each user what is his.
+  void Publish(ShownJobs all, std::map<std::string, ShownJobs> of_users = {});
   // "http://127.0.0.1:9460"
   std::string Url() const;
 

@@ -73,14 +73,25 @@ std::vector<ServedFile> FilesToServe(const store::RunFiles& files) {
   return served;
 }
 
-std::string FileList(const std::vector<ServedFile>& files) {
+bool IsServedName(std::string_view name) {
+  const size_t slash = name.find('/');
+  const std::string_view file = slash == std::string_view::npos ? name : name.substr(slash + 1);
+  const bool known = file.ends_with(store::kLogSuffix) || file.ends_with(store::kTotalsSuffix) ||
+                     file == store::kSettingsFile;
+  return known && store::IsPlainName(file) &&
+         (slash == std::string_view::npos || store::IsPlainName(name.substr(0, slash)));
+}
+
+std::string FileList(const std::vector<ServedFile>& files, bool goes_on) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const ServedFile& file : files) {
     struct stat st {};
     if (lstat(file.path.c_str(), &st) == 0 && S_ISREG(st.st_mode))
       list.push_back({{"name", file.name}, {"bytes", st.st_size}});
   }
-  return nlohmann::ordered_json{{"files", std::move(list)}}.dump() + "\n";
+  nlohmann::ordered_json answer{{"files", std::move(list)}};
+  if (goes_on) answer["goes_on"] = true;
+  return answer.dump() + "\n";
 }
 
 void AnswerWithFile(const ServedFile& file, uint64_t from, httplib::Response& response, const char* type) {

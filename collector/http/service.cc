@@ -10,12 +10,16 @@ void Refuse(httplib::Response& response, int status, const std::string& why) {
   response.set_content(absl::StrCat(nlohmann::json{{"error", why}}.dump(), "\n"), kJson);
 }
 
-bool LetIn(const Access& access, const httplib::Request& request, httplib::Response& response) {
+Verdict JudgeRequest(const Access& access, const httplib::Request& request, bool with_cookies) {
   const std::string host = request.get_header_value("Host");
   const std::string authorization = request.get_header_value("Authorization");
-  const std::string cookies = request.get_header_value("Cookie");
+  const std::string cookies = with_cookies ? request.get_header_value("Cookie") : "";
   const std::string token = request.get_param_value("token");
-  switch (access.Judge({.host = host, .authorization = authorization, .cookies = cookies, .token = token})) {
+  return access.Judge({.host = host, .authorization = authorization, .cookies = cookies, .token = token});
+}
+
+bool LetIn(const Access& access, const httplib::Request& request, httplib::Response& response) {
+  switch (JudgeRequest(access, request)) {
     case Verdict::kWelcome:
       return true;
     case Verdict::kWelcomeWithCookie:

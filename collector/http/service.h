@@ -14,6 +14,8 @@ inline constexpr char kJson[] = "application/json";
 // Answers with a status and {"error": why}.
 void Refuse(httplib::Response& response, int status, const std::string& why);
 
+Verdict JudgeRequest(const Access& access, const httplib::Request& request, bool with_cookies = true);
+
 // Whether this request may read; else it has been answered, by a refusal or a redirection.
 bool LetIn(const Access& access, const httplib::Request& request, httplib::Response& response);
 

@@ -1,5 +1,6 @@
 #include "collector/hub/endpoint.h"
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -16,6 +17,7 @@
 namespace gpuprobe::hub {
 namespace {
 
+constexpr size_t kOwnKeyBytes = 32;
 constexpr char kWrongSignature[] = "the signature is not one of this job's secret";
 
 // On the request that this thread reads.
@@ -25,10 +27,12 @@ thread_local Quotas::Verdict admitted;
 
 class Endpoint::Impl : public http::Service {
  public:
-  Impl(Jobs& jobs, Secret secret, http::Listener listener, std::shared_ptr<const http::Encryption> encryption,
-       uint64_t bytes_per_s)
+  // `users` null: all hosts have `secret`.
+  Impl(Jobs& jobs, Secret secret, const Users* users, http::Listener listener,
+       std::shared_ptr<const http::Encryption> encryption, uint64_t bytes_per_s)
       : jobs_(jobs),
         secret_(std::move(secret)),
+        users_(users),
         fingerprint_(encryption->fingerprint()),
         quotas_(bytes_per_s),
         connections_(std::move(listener), std::move(encryption), Quotas::kConnectionsOfHost) {}
@@ -38,7 +42,9 @@ class Endpoint::Impl : public http::Service {
     if (!IsSignedWell(request)) return 0;
     const auto bytes = request.get_header_value<uint64_t>("Content-Length");
     if (bytes > kMostPostBytes) return 0;
-    admitted = quotas_.Admit(connection.peer(), bytes, std::chrono::steady_clock::now());
+    const std::string user = SignerOf(request).name;
+    admitted = quotas_.Admit(user.empty() ? connection.peer() : absl::StrCat(user, "@", connection.peer()),
+                             bytes, std::chrono::steady_clock::now());
     if (admitted.lease == nullptr) return 0;
     connection.Keep(std::move(admitted.lease));
     return kMostPostBytes;
@@ -49,22 +55,44 @@ class Endpoint::Impl : public http::Service {
     if (request.method == "GET") return Prove(request, response);
     const Taken taken = connection.takes_body() ? Take(request, connection) : WhyNotRead(request, connection);
     connection.Keep(nullptr);
-    if (!taken.answer.refused().empty()) NoteRefused();
+    if (!taken.answer.refused().empty()) Count(WhyRefused(taken.status, connection.takes_body()));
     if (taken.status == kForbidden || taken.status == kBadRequest)
       return http::Refuse(response, taken.status, taken.answer.refused());
     const std::string answer = taken.answer.SerializeAsString();
     response.status = taken.status;
     if (taken.status == kTooMany) response.set_header("Retry-After", std::to_string(taken.again.count()));
-    response.set_header(kSignatureHeader,
-                        SecretOf(request).Sign(kAnswer, absl::StrCat(request.get_header_value(kDigestHeader),
-                                                                     "\n", DigestOf(answer))));
+    response.set_header(kSignatureHeader, SignerOf(request).secret.Sign(
+                                              kAnswer, absl::StrCat(request.get_header_value(kDigestHeader),
+                                                                    "\n", DigestOf(answer))));
     response.set_content(answer, kProtobuf);
   }
-  void NoteRefused() override { ++refused_; }
-  uint64_t refused() const { return refused_.load(); }
+  void NoteRefused() override { Count(Refused::kOther); }
+  EndpointNumbers numbers() const {
+    EndpointNumbers numbers{.posts = posts_.load(), .bytes = bytes_.load()};
+    for (size_t i = 0; i < refused_.size(); ++i) numbers.refused[i] = refused_[i].load();
+    return numbers;
+  }
   http::Connections& connections() { return connections_; }
 
  private:
+  void Count(Refused why) { ++refused_[static_cast<size_t>(why)]; }
+  // `read`: the post was.
+  static Refused WhyRefused(int status, bool read) {
+    switch (status) {
+      case kForbidden:
+        return Refused::kSecret;
+      case kTooMany:
+        return read ? Refused::kHostJobs : Refused::kHostRate;
+      case kTooLarge:
+        return read ? Refused::kHostDisk : Refused::kMalformed;
+      case kInsufficientRoom:
+        return Refused::kNoRoom;
+      case kBadRequest:
+        return Refused::kMalformed;
+      default:
+        return Refused::kOther;
+    }
+  }
   static Taken Refusal(int status, const std::string& why) {
     Taken refusal{.answer = {}, .status = status};
     refusal.answer.set_refused(why);
@@ -72,15 +100,19 @@ class Endpoint::Impl : public http::Service {
   }
   bool IsSignedWell(const httplib::Request& request) {
     return request.path == kPath &&
-           SecretOf(request).HasSigned(kPost, request.get_header_value(kDigestHeader),
-                                       request.get_header_value(kSignatureHeader));
+           SignerOf(request).secret.HasSigned(kPost, request.get_header_value(kDigestHeader),
+                                              request.get_header_value(kSignatureHeader));
   }
   Taken Take(const httplib::Request& request, const http::Connection& connection) {
+    ++posts_;
+    bytes_ += request.body.size();
     if (DigestOf(request.body) != request.get_header_value(kDigestHeader))
       return Refusal(kForbidden, kWrongSignature);
+    const std::string user = SignerOf(request).name;
+    if (users_ != nullptr && user.empty()) return Refusal(kForbidden, kWrongSignature);  // no more
     v1::HubPost post;
     if (!post.ParseFromString(request.body)) return Refusal(kBadRequest, "that is no post");
-    return jobs_.Take(post, connection.peer());
+    return jobs_.Take(post, {.host = connection.peer(), .user = user});
   }
   Taken WhyNotRead(const httplib::Request& request, http::Connection& connection) {
     const auto bytes = request.get_header_value<uint64_t>("Content-Length");
@@ -95,12 +127,20 @@ class Endpoint::Impl : public http::Service {
     refusal.again = admitted.again;
     return refusal;
   }
-  // What the host signs with; without munge there is one secret.
-  Secret SecretOf(const httplib::Request& request) {
-    return secret_.munge() == nullptr ? secret_ : keys_.Find(request.get_header_value(kKeyHeader));
+  // What the host signs with, and whose that is; without munge and users there is one secret.
+  User SignerOf(const httplib::Request& request) {
+    const std::string key = request.get_header_value(kKeyHeader);
+    if (users_ != nullptr) return users_->Find(key);
+    return {.name = "", .secret = secret_.munge() == nullptr ? secret_ : keys_.Find(key), .read_token = ""};
   }
   // Munge opens what the host has sealed: the key to sign with.
   std::optional<Secret> Agree(const httplib::Request& request, httplib::Response& response) {
+    if (users_ != nullptr) {
+      const User user = SignerOf(request);
+      if (!user.name.empty()) return user.secret;
+      http::Refuse(response, kForbidden, "this hub knows no user by that key");
+      return std::nullopt;
+    }
     if (secret_.munge() == nullptr) return secret_;
     const std::string credential = request.get_header_value(kCredentialHeader);
     if (credential.empty()) {
@@ -119,10 +159,10 @@ class Endpoint::Impl : public http::Service {
   }
   void Prove(const httplib::Request& request, httplib::Response& response) {
     const std::string job = request.get_param_value("job");
-    response.set_header(kWayHeader, secret_.way());
+    response.set_header(kWayHeader, users_ == nullptr ? secret_.way() : Secret::kUserWay);
     if (!jobs_.Has(job)) return http::Refuse(response, kConflict, "this is the hub of another job");
     const std::optional<Secret> secret = Agree(request, response);
-    if (!secret.has_value()) return NoteRefused();
+    if (!secret.has_value()) return Count(Refused::kSecret);
     response.status = kOk;
     const std::string text =
         ProofText(request.get_param_value("nonce"), job, connections_.address().port, fingerprint_);
@@ -132,8 +172,11 @@ class Endpoint::Impl : public http::Service {
 
   Jobs& jobs_;
   const Secret secret_;
+  const Users* const users_;
   const std::string fingerprint_;
-  std::atomic<uint64_t> refused_ = 0;
+  std::atomic<uint64_t> posts_ = 0;
+  std::atomic<uint64_t> bytes_ = 0;
+  std::array<std::atomic<uint64_t>, kRefusedWords.size()> refused_{};
   Quotas quotas_;
   Keys keys_;
   http::Connections connections_;  // the last member: its threads use the others
@@ -141,8 +184,14 @@ class Endpoint::Impl : public http::Service {
 
 Endpoint::Endpoint(Jobs& jobs, Secret secret, http::Listener listener,
                    std::shared_ptr<const http::Encryption> encryption, uint64_t bytes_per_s)
-    : impl_(std::make_unique<Impl>(jobs, std::move(secret), std::move(listener), std::move(encryption),
-                                   bytes_per_s)) {}
+    : impl_(std::make_unique<Impl>(jobs, std::move(secret), nullptr, std::move(listener),
+                                   std::move(encryption), bytes_per_s)) {}
+
+// Nothing is signed with a secret of the hub's own.
+Endpoint::Endpoint(Jobs& jobs, const Users& users, http::Listener listener,
+                   std::shared_ptr<const http::Encryption> encryption, uint64_t bytes_per_s)
+    : impl_(std::make_unique<Impl>(jobs, Secret(RandomHex(kOwnKeyBytes)), &users, std::move(listener),
+                                   std::move(encryption), bytes_per_s)) {}
 
 Endpoint::~Endpoint() { impl_->connections().Stop(); }
 
@@ -150,6 +199,6 @@ void Endpoint::Start() { impl_->connections().Start(*impl_); }
 
 const http::Address& Endpoint::address() const { return impl_->connections().address(); }
 
-uint64_t Endpoint::refused() const { return impl_->refused(); }
+EndpointNumbers Endpoint::numbers() const { return impl_->numbers(); }
 
 }  // namespace gpuprobe::hub

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,6 +59,9 @@ absl::Status SystemError(const std::string& name, int error) {
 void Hub::SetDirectory(const std::string& directory, const std::string& folder) {
   const std::lock_guard lock(mutex_);
   directory_ = directory;
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(directory, error);
+  shown_directory_ = error ? directory : absolute.lexically_normal().string();
   own_folder_ = folder;
 }
 
@@ -146,7 +152,7 @@ absl::Status Hub::Write(Host& host, const v1::FilePart& part) {
   return error == 0 ? absl::OkStatus() : SystemError(part.name(), error);
 }
 
-Taken Hub::Take(const v1::HubPost& post, const std::string& from) {
+Taken Hub::Take(const v1::HubPost& post, const Sender& from) {
   const std::lock_guard lock(mutex_);
   Taken taken;
   v1::HubAnswer& answer = taken.answer;
@@ -157,13 +163,19 @@ Taken Hub::Take(const v1::HubPost& post, const std::string& from) {
   };
   if (post.job() != options_.job) return refuse("this is the hub of another job");
   if (directory_.empty()) return refuse("nothing is recorded on the hub's host yet");
-  const absl::StatusOr<Host*> found = HostOf(post, from);
+  const absl::StatusOr<Host*> found = HostOf(post, from.host);
   if (!found.ok()) {
     taken.status = HttpStatusOf(found.status());
     return refuse(found.status().message());
   }
+  answer.set_directory(shown_directory_);
+  const auto note_processes = [&](const std::string& name) {
+    const auto now_ns = std::chrono::system_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    captures_.Take(post, name, CaptureBoard::Clock::now(), static_cast<uint64_t>(now_ns), answer);
+  };
   if (*found == nullptr) {
     answer.set_shared(true);
+    note_processes(FolderNameOf(post.host()));
     return taken;
   }
   Host& host = **found;
@@ -186,6 +198,7 @@ Taken Hub::Take(const v1::HubPost& post, const std::string& from) {
       host.files.erase(file);
     }
   }
+  note_processes(host.folder);
   taken.status = HttpStatusOf(status);
   if (!status.ok()) answer.set_refused(status.message().data(), status.message().size());
   for (const auto& [name, bytes] : host.files) {

@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collector/hub/capture_board.h"
 #include "collector/hub/endpoint.h"
 #include "collector/store/directory.h"
 #include "gpuprobe/v1/hub.pb.h"
@@ -38,7 +39,7 @@ class Hub : public Jobs {
     std::string host;  // name of this one
     uint64_t most_bytes_of_host = uint64_t{4} << 30;
   };
-  static constexpr size_t kMostHosts = 1024;
+  static constexpr size_t kMostHosts = CaptureBoard::kMostHosts;
   static constexpr size_t kMostFiles = 4096;  // of a host
   // Of one network address: a rank for each core may have a collector of its own.
   static constexpr size_t kMostOfAddress = 256;
@@ -52,8 +53,10 @@ class Hub : public Jobs {
   // Folders of other hosts that have posted. Waits while one is written; how many there are does not.
   std::vector<std::string> folders() const;
   size_t others() const { return others_.load(); }
+  // What is known of other hosts' processes, those included that record into this host's directory.
+  CaptureBoard& captures() { return captures_; }
   bool Has(const std::string& job) override { return job == options_.job; }
-  Taken Take(const v1::HubPost& post, const std::string& from) override;
+  Taken Take(const v1::HubPost& post, const Sender& from) override;
 
  private:
   struct Host {
@@ -71,8 +74,10 @@ class Hub : public Jobs {
 
   const Options options_;
   std::atomic<size_t> others_ = 0;
+  CaptureBoard captures_;
   mutable std::mutex mutex_;
-  std::string directory_;  // under the mutex, as all that follows; empty: not known yet
+  std::string directory_;        // under the mutex, as all that follows; empty: not known yet
+  std::string shown_directory_;  // absolute
   std::string own_folder_;
   std::map<uint64_t, Host> hosts_;  // by instance
 };

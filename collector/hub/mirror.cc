@@ -30,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kEvery{1000};
 constexpr milliseconds kFirstPause{200};       // hosts begin at about the same time
 constexpr milliseconds kLongestPause{10'000};  // while there is no hub
 constexpr milliseconds kSearchAtEnd{2000};
@@ -82,6 +81,15 @@ class PinnedClient {
   httplib::Client client_;
 };
 
+// Of a hub of several users.
+std::string NoUser(const std::string& hub, const Secret& ours) {
+  return absl::StrCat(
+      hub,
+      ours.munge() != nullptr ? " knows its users by tokens, this host by munge"
+                              : absl::StrCat(" knows no user by the token in ", ours.origin()),
+      ": ask whoever runs it for your token, and set ", Secret::kVariable, " to it on every host");
+}
+
 // Of two hosts that prove in different ways who they are.
 std::string OtherWay(const std::string& hub, const Secret& ours) {
   return ours.munge() != nullptr
@@ -118,6 +126,7 @@ absl::StatusOr<FoundHub> FindHub(const Meeting& meeting, const Secret& secret) {
       headers.emplace(kCredentialHeader, *credential);
       hub.secret = Secret(key, secret.origin());
     }
+    headers.emplace(kKeyHeader, hub.secret.Name());
     PinnedClient pinned(hub);
     const std::string nonce = RandomHex(kNonceBytes);
     const auto asked = std::chrono::steady_clock::now();
@@ -140,6 +149,10 @@ absl::StatusOr<FoundHub> FindHub(const Meeting& meeting, const Secret& secret) {
                              result->get_header_value(kSignatureHeader));
     if (proved) return hub;
     const std::string way = result->get_header_value(kWayHeader);
+    if (way == Secret::kUserWay) {
+      why = absl::PermissionDeniedError(NoUser(at.Text(), secret));
+      continue;
+    }
     if (way != secret.way() && (way == Secret::kMungeWay || way == Secret::kTokenWay)) {
       why = absl::PermissionDeniedError(OtherWay(at.Text(), secret));
       continue;
@@ -163,13 +176,15 @@ Mirror::Mirror(Meeting meeting, Secret secret, std::string host)
       secret_(std::move(secret)),
       host_(std::move(host)),
       instance_(RandomNumber()),
-      key_(secret_) {}
+      key_(secret_),
+      again_(kEvery) {}
 
 Mirror::~Mirror() { End(milliseconds(0)); }
 
-void Mirror::Begin(const std::string& directory) {
+void Mirror::Begin(const std::string& directory, const std::string& logs) {
   if (begun()) return;
   directory_ = directory;
+  logs_ = logs;
   // By it the hub knows files that it can read itself.
   if (const absl::StatusOr<store::Directory> own = store::Directory::Make(directory); own.ok())
     own->WriteFile(kInstanceFile, absl::StrFormat("%016x\n", instance_)).IgnoreError();
@@ -202,7 +217,8 @@ void Mirror::SetHub(std::shared_ptr<httplib::Client> hub) {
 
 void Mirror::Note(Phase phase, const std::string& why, bool all_sent) {
   const std::lock_guard lock(mutex_);
-  state_ = {.phase = phase, .hub_host = hub_host_, .why = why, .all_sent = all_sent};
+  state_ = {
+      .phase = phase, .hub_host = hub_host_, .directory = hub_directory_, .why = why, .all_sent = all_sent};
 }
 
 void Mirror::Run() {
@@ -214,17 +230,52 @@ void Mirror::Run() {
     lock.unlock();
     const bool well = Send(ends);
     lock.lock();
-    if (state_.phase == Phase::kShared) return;
-    if ((ends && well) || (end_.has_value() && Clock::now() >= *end_)) return;
+    if (ends && (well || shared_)) return;
+    if (end_.has_value() && Clock::now() >= *end_) return;
     // Who is away when the job ends does not come back.
     if (ends && state_.phase == Phase::kSearching && Clock::now() >= ended_at_ + kSearchAtEnd) return;
-    changed_.wait_for(lock,
-                      ends   ? std::max(kFirstPause, come_again_)
-                      : well ? kEvery
-                             : std::max(pause, come_again_),
-                      [&] { return end_.has_value() && !ends; });
+    changed_.wait_for(lock, PauseAfter(well, ends, pause), [&] { return end_.has_value() && !ends; });
     pause = well ? kFirstPause : std::min(2 * pause, kLongestPause);
   }
+}
+
+milliseconds Mirror::PauseAfter(bool well, bool ends, milliseconds pause) const {
+  if (ends) return std::max(kFirstPause, come_again_);
+  return std::max(well ? again_ : pause, come_again_);
+}
+
+void Mirror::SetProcesses(std::vector<v1::CapturedProcess> processes) {
+  const std::lock_guard lock(mutex_);
+  processes_ = std::move(processes);
+}
+
+std::vector<v1::CaptureOrder> Mirror::TakeOrders() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(orders_, {});
+}
+
+// An answer has all orders that wait.
+void Mirror::TakeOrdersOf(const v1::HubAnswer& answer) {
+  if (answer.orders().empty()) return;
+  const std::lock_guard lock(mutex_);
+  orders_.assign(answer.orders().begin(), answer.orders().end());
+}
+
+void Mirror::NoteFailed(Phase phase) {
+  if (!shared_) Note(phase, std::string(why_not_.message()), false);
+}
+
+std::vector<std::string> Mirror::Files() const {
+  std::vector<std::string> files;
+  const auto add = [&files](const std::string& directory, bool (*belongs)(const std::string& name)) {
+    std::error_code error;
+    for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+      if (belongs(it->path().filename().string())) files.push_back(it->path().string());
+    }
+  };
+  add(directory_, IsReplaced);
+  add(logs_, IsGrowing);
+  return files;
 }
 
 v1::HubPost Mirror::NextPost(bool ended, bool& more) {
@@ -233,18 +284,26 @@ v1::HubPost Mirror::NextPost(bool ended, bool& more) {
   post.set_host(host_);
   post.set_instance(instance_);
   post.set_sequence(++sequence_);
-  if (!knows_sizes_) {
-    more = true;
-    return post;  // the answer has them
+  {
+    const std::lock_guard lock(mutex_);
+    post.mutable_processes()->Assign(processes_.begin(), processes_.end());
   }
-  more = false;
+  post.set_now_ns(static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
+                                        std::chrono::nanoseconds(1)));
+  more = !shared_ && !knows_sizes_;  // the answer has the sizes
+  if (!shared_ && !more) AddFiles(post, ended, more);
+  post.set_ended(ended && !more);
+  post.set_behind(more);
+  return post;
+}
+
+void Mirror::AddFiles(v1::HubPost& post, bool ended, bool& more) {
   size_t left = kMostPartBytes;
-  std::error_code error;
-  for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const std::string& path : Files()) {
+    const std::string name = fs::path(path).filename().string();
     const bool whole = IsReplaced(name);
-    if (!(whole || IsGrowing(name)) || (ended && name == store::kLiveFile)) continue;
-    const int fd = open(it->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (ended && name == store::kLiveFile) continue;
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
     const auto closing = absl::MakeCleanup([fd] { close(fd); });
     struct stat st {};
@@ -283,16 +342,13 @@ v1::HubPost Mirror::NextPost(bool ended, bool& more) {
   }
   // The hub may be gone after it, so it comes when nothing is lacking.
   more |= ended && post.parts_size() > 0;
-  post.set_ended(ended && !more);
-  return post;
 }
 
 absl::StatusOr<v1::HubAnswer> Mirror::Post(const v1::HubPost& post) {
   const std::string body = post.SerializeAsString();
   const std::string digest = DigestOf(body);
-  const httplib::Headers headers = {{kDigestHeader, digest},
-                                    {kSignatureHeader, key_.Sign(kPost, digest)},
-                                    {kKeyHeader, secret_.munge() == nullptr ? "" : key_.Name()}};
+  const httplib::Headers headers = {
+      {kDigestHeader, digest}, {kSignatureHeader, key_.Sign(kPost, digest)}, {kKeyHeader, key_.Name()}};
   const httplib::Result result = hub_->Post(kPath, headers, body, kProtobuf);
   if (!result) return absl::UnavailableError(absl::StrCat(meeting_.Text(), " does not answer"));
   v1::HubAnswer answer;
@@ -313,7 +369,7 @@ bool Mirror::Send(bool ended) {
     const absl::StatusOr<FoundHub> found = FindHub(meeting_, secret_);
     if (!found.ok()) {
       if (why_not_.ok() || !absl::IsUnavailable(found.status())) why_not_ = found.status();
-      Note(Phase::kSearching, std::string(why_not_.message()), false);
+      NoteFailed(Phase::kSearching);
       return false;
     }
     if (absl::IsUnavailable(why_not_)) why_not_ = absl::OkStatus();
@@ -331,11 +387,16 @@ bool Mirror::Send(bool ended) {
     if (!answer.ok()) {
       SetHub(nullptr);
       if (why_not_.ok()) why_not_ = answer.status();
-      Note(Phase::kSearching, std::string(why_not_.message()), false);
+      NoteFailed(Phase::kSearching);
       return false;
     }
     hub_host_ = answer->host();
-    if (answer->shared()) {
+    if (!answer->directory().empty()) hub_directory_ = answer->directory();
+    again_ = answer->again_ms() == 0 ? kEvery
+                                     : std::clamp(milliseconds(answer->again_ms()), kOftenest, kSeldomest);
+    TakeOrdersOf(*answer);
+    shared_ |= answer->shared();
+    if (shared_) {
       Note(Phase::kShared, "", true);
       return true;
     }
@@ -345,12 +406,16 @@ bool Mirror::Send(bool ended) {
     knows_sizes_ |= come_again_ == milliseconds(0);
     if (!answer->refused().empty()) {
       why_not_ = absl::FailedPreconditionError(absl::StrCat("the hub says: ", answer->refused()));
-      Note(Phase::kSending, std::string(why_not_.message()), false);
+      NoteFailed(Phase::kSending);
       return false;
     }
     const std::lock_guard lock(mutex_);
     if (more && end_.has_value() && Clock::now() >= *end_) {
-      state_ = {.phase = Phase::kSending, .hub_host = hub_host_, .why = "the time was up", .all_sent = false};
+      state_ = {.phase = Phase::kSending,
+                .hub_host = hub_host_,
+                .directory = hub_directory_,
+                .why = "the time was up",
+                .all_sent = false};
       return false;
     }
   }

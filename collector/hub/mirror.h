@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -57,8 +58,9 @@ class Mirror {
   };
   struct State {
     Phase phase = Phase::kSearching;
-    std::string hub_host;  // name of the hub's host; empty: none has answered yet
-    std::string why;       // the last answer did not come, or refused; empty: it was well
+    std::string hub_host;   // name of the hub's host; empty: none has answered yet
+    std::string directory;  // of the job there
+    std::string why;        // the last answer did not come, or refused; empty: it was well
     bool all_sent = false;
   };
 
@@ -68,20 +70,34 @@ class Mirror {
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
 
-  // Starts the thread, so that nothing may be forked afterwards. `directory`: what this host records.
-  void Begin(const std::string& directory);
+  // Starts the thread, so that nothing may be forked afterwards. `directory`: what this host records. `logs`:
+  // where the logs for the hub are, there or in a folder of it.
+  void Begin(const std::string& directory, const std::string& logs);
   bool begun() const { return thread_.joinable(); }
   State state() const;
+  // What this host's processes do for a capture; what they have recorded until now is in the files. Goes with
+  // the next post.
+  void SetProcesses(std::vector<v1::CapturedProcess> processes);
+  // What the hub orders of them, since the last call; an order may come again until it is answered.
+  std::vector<v1::CaptureOrder> TakeOrders();
   // What is recorded is complete: sends the rest, for so long at most. The state then.
   State End(std::chrono::milliseconds patience);
 
  private:
   using Clock = std::chrono::steady_clock;
   void Run();
+  std::chrono::milliseconds PauseAfter(bool well, bool ends, std::chrono::milliseconds pause) const;
   // Sends what the hub lacks: false, with the reason in the state, if that failed.
   bool Send(bool ended);
   absl::StatusOr<v1::HubAnswer> Post(const v1::HubPost& post);
+  // What the hub is to have.
+  std::vector<std::string> Files() const;
   v1::HubPost NextPost(bool ended, bool& more);
+  void AddFiles(v1::HubPost& post, bool ended, bool& more);
+  void TakeOrdersOf(const v1::HubAnswer& answer);
+  // why_not_, unless the hub reads this host's own files: then the host is shown there, whatever its posts
+  // do.
+  void NoteFailed(Phase phase);
   void SetHub(std::shared_ptr<httplib::Client> hub);
   void Note(Phase phase, const std::string& why, bool all_sent);
 
@@ -90,6 +106,7 @@ class Mirror {
   const std::string host_;
   const uint64_t instance_;
   std::string directory_;
+  std::string logs_;
   // Of the thread.
   uint64_t sequence_ = 0;
   bool knows_sizes_ = false;
@@ -97,6 +114,9 @@ class Mirror {
   std::map<std::string, int64_t> sent_;   // files that are sent whole, by when they were written
   Secret key_;                            // what this hub and we sign with
   std::string hub_host_;
+  std::string hub_directory_;
+  bool shared_ = false;              // the hub reads this host's own files; posts are about processes only
+  std::chrono::milliseconds again_;  // from post to post, as the hub wishes
   std::chrono::milliseconds come_again_{0};  // as the hub said, if it has too much to do for us
   absl::Status why_not_;  // what was sent last did not arrive; who refuses us and ends is still the reason
 
@@ -109,6 +129,8 @@ class Mirror {
   std::optional<Clock::time_point> end_;
   Clock::time_point ended_at_;
   State state_;
+  std::vector<v1::CapturedProcess> processes_;
+  std::vector<v1::CaptureOrder> orders_;
 };
 
 }  // namespace gpuprobe::hub

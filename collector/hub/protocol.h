@@ -2,6 +2,7 @@
 // that the hub makes when it starts.
 //
 // Where munge runs, the secret is one that the host makes and munge brings to the hub, sealed, with the GET.
+// Otherwise the GET names the secret, as posts do, so that a hub of several users knows whose it is.
 //
 //   GET /v1/hub?job=JOB&nonce=HEX      200: the hub of that job; its header has the nonce, its port and its
 //   certificate's fingerprint signed
@@ -9,6 +10,7 @@
 //   likewise, also with the statuses of refusals
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -21,11 +23,16 @@ inline constexpr char kPath[] = "/v1/hub";
 inline constexpr char kDigestHeader[] = "X-Gpuprobe-Digest";
 inline constexpr char kSignatureHeader[] = "X-Gpuprobe-Signature";
 inline constexpr char kWayHeader[] = "X-Gpuprobe-Way";  // of the hub: how it knows a host's user
-// With munge, a host that asks for the proof sends a new key, sealed; its posts name that key.
+// With munge, a host that asks for the proof sends a new key, sealed. Posts name their key (Secret::Name).
 inline constexpr char kCredentialHeader[] = "X-Gpuprobe-Credential";
 inline constexpr char kKeyHeader[] = "X-Gpuprobe-Key";
 inline constexpr char kMungeErrorHeader[] = "X-Gpuprobe-Munge-Error";
 inline constexpr char kProtobuf[] = "application/x-protobuf";
+
+// From post to post of a host; the hub may ask for others (HubAnswer.again_ms).
+inline constexpr std::chrono::milliseconds kEvery{1000};
+inline constexpr std::chrono::milliseconds kOftenest{100};
+inline constexpr std::chrono::milliseconds kSeldomest{5000};
 
 // HTTP statuses.
 inline constexpr int kOk = 200;

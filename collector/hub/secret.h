@@ -23,6 +23,7 @@ class Secret {
   // Ways to prove who one is.
   static constexpr char kMungeWay[] = "munge";
   static constexpr char kTokenWay[] = "token";
+  static constexpr char kUserWay[] = "user";  // of a hub that has a token of each user (users.h)
 
   explicit Secret(std::string key, std::string origin = "")
       : key_(std::move(key)), origin_(std::move(origin)) {}

@@ -116,6 +116,7 @@ absl::Status Session::HandleHello(const v1::Hello& hello, std::string_view frame
   name_ = id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE
               ? absl::StrCat("rank ", id.rank(), " (pid ", id.pid(), ")")
               : absl::StrCat("pid ", id.pid());
+  if (hello.rolled_up()) return absl::InvalidArgumentError("it sent roll-ups, which no process makes");
   if (hello.protocol_major() != wire::kProtocolMajor) {
     const std::string reason =
         absl::StrCat("this client speaks protocol ", hello.protocol_major(), ".", hello.protocol_minor(),

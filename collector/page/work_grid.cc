@@ -166,7 +166,7 @@ void FillRow(const model::JobModel& job, size_t member, size_t row, const StepGr
     if (!place.has_value()) return;
     std::vector<WorkCell>& cells = out.collectives[*place][row];
     for (const uint32_t token : TokensOf(m, series)) filler.AddWork(token, cells);
-    filler.AddTransfers(series.slices, cells);
+    filler.AddTransfers(m.Compared(series).slices, cells);
   });
 }
 

@@ -87,7 +87,32 @@ std::string AllHosts::FolderInDefault() const {
   return hub_.has_value() && options_.out.empty() ? host_ : "";
 }
 
-void AllHosts::Tick(const Recorder& recorder) {
+void AllHosts::JoinCaptures(Recorder& recorder) {
+  recorder.captures().SetElsewhere(WhereCaptured());
+  if (hub_.has_value()) recorder.captures().SetBoard(&hub_->captures(), directory_);
+  if (!mirror_.has_value()) return;
+  mirror_->SetProcesses(recorder.CapturedProcesses());
+  const std::vector<v1::CaptureOrder> orders = mirror_->TakeOrders();
+  if (recorder.captures().under_way()) return;  // one of this host alone
+  for (const v1::CaptureOrder& order : orders) recorder.Order(order.number(), order.capture());
+}
+
+// Empty: here, at the hub, or as none is to be found.
+std::string AllHosts::WhereCaptured() const {
+  if (!mirror_.has_value() || options_.meeting->alone) return "";
+  const hub::Mirror::State state = mirror_->state();
+  const bool is_found = state.phase != hub::Mirror::Phase::kSearching && !state.directory.empty();
+  if (is_found)
+    return absl::StrCat("this host has a part of the job; its hub captures all of it: on ", state.hub_host,
+                        ", gpuprobe capture ", state.directory);
+  const bool was_found = !state.directory.empty();
+  if (was_found || std::chrono::steady_clock::now() >= began_ + kTroubleAfter) return "";
+  return absl::StrCat("this host has a part of the job, and looks for its hub, ", options_.meeting->Text(),
+                      "; try again in a moment");
+}
+
+void AllHosts::Tick(Recorder& recorder) {
+  JoinCaptures(recorder);
   if (!recorder.heard_anything()) return;
   if (own_.empty()) {
     own_ = recorder.directory();
@@ -95,7 +120,7 @@ void AllHosts::Tick(const Recorder& recorder) {
     folder_ = path.filename().string();
     if (hub_.has_value() || !options_.out.empty()) directory_ = path.parent_path().string();
     if (hub_.has_value()) hub_->SetDirectory(directory_, folder_);
-    if (mirror_.has_value()) mirror_->Begin(own_);
+    if (mirror_.has_value()) mirror_->Begin(own_, recorder.directory_for_hub());
   }
   const bool shows = hub_.has_value() ? hub_->others() > 0 || !options_.out.empty()
                                       : HasRankZero(recorder.job()) && !directory_.empty();

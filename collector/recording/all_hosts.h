@@ -48,7 +48,7 @@ class AllHosts {
   // none, or records in one that is named already.
   std::string FolderInDefault() const;
   // A few times a second.
-  void Tick(const Recorder& recorder);
+  void Tick(Recorder& recorder);
   // Rank 0, or the hub, is here, and other hosts record.
   bool has_several() const { return watch_.has_value() && watch_->has_several(); }
   // As of the last look at all hosts.
@@ -80,6 +80,9 @@ class AllHosts {
  private:
   void Listen(const hub::Meeting& meeting, const hub::Secret& secret);
   void SayTrouble();
+  // Brings what a capture needs from the recorder to the hub, and back.
+  void JoinCaptures(Recorder& recorder);
+  std::string WhereCaptured() const;
 
   Options options_;
   std::string host_;       // its name

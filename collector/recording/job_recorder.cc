@@ -96,6 +96,8 @@ void JobRecorder::JoinHosts(Run& run, const v1::Hello& hello) {
   const bool shares_directory = !run.of_all_hosts.empty() && analysis::HasRank(hello.identity());
   if (!job.meeting.has_value() && !shares_directory) return;
   run.knows_hosts = true;
+  if (job.meeting.has_value() && !job.meeting->alone)
+    run.recorder->captures().SetElsewhere("the hosts of this job are being joined; try again in a moment");
   AllHosts::Options options{.out = run.of_all_hosts,
                             .meeting = std::move(job.meeting),
                             .token = std::move(job.token),

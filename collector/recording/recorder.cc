@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/build_report.h"
+#include "collector/analysis/names.h"
 #include "collector/framing/frame_decoder.h"
 #include "collector/log/log.h"
 #include "collector/recording/last_moments.h"
@@ -20,6 +21,16 @@
 #include "collector/store/run_files.h"
 
 namespace gpuprobe::recording {
+namespace {
+
+constexpr uint64_t kRollUpsOfKept = 4;  // one part in so many of what is kept
+
+bool EndsCapture(const v1::Batch& batch) {
+  return batch.capture().phase() == v1::CAPTURE_PHASE_DONE ||
+         batch.capture().phase() == v1::CAPTURE_PHASE_CUT;
+}
+
+}  // namespace
 
 class Recorder::Sink : public ingest::FrameSink {
  public:
@@ -37,6 +48,14 @@ class Recorder::Sink : public ingest::FrameSink {
     ++recorder_.changes_;
     recorder_.Note(log_.AppendBatch(batch, raw, MonotonicNs()));
     recorder_.RotateIfDue();
+    if (batch.has_capture()) recorder_.answered_ns_[&process_] = batch.clock().monotonic_ns();
+    // Who hears that a capture is over reads the logs.
+    const bool is_captured = EndsCapture(batch);
+    if (is_captured) recorder_.Note(log_.Flush());
+    if (recorder_.roll_ups_ != nullptr && (is_captured || store::RollUpRecording::IsDue(process_))) {
+      recorder_.Note(log_.Flush());
+      recorder_.Note(recorder_.roll_ups_->RollUp(recorder_.job_, process_, MonotonicNs()));
+    }
     return absl::OkStatus();
   }
   void OnConnected(int socket) override {
@@ -54,6 +73,10 @@ class Recorder::Sink : public ingest::FrameSink {
     ++recorder_.changes_;
     recorder_.Note(log_.Append(raw, MonotonicNs()));
     recorder_.Note(log_.Flush());
+    if (recorder_.roll_ups_ != nullptr) {
+      recorder_.Note(recorder_.roll_ups_->RollUp(recorder_.job_, process_, MonotonicNs()));
+      recorder_.Note(recorder_.roll_ups_->Append(process_, raw, MonotonicNs()));
+    }
     // The client waits, and we end with it: this is the last chance to write the report.
     if (bye.ends_collector() && recorder_.clients_ == 1) recorder_.Note(recorder_.WriteReportSoFar());
   }
@@ -86,7 +109,7 @@ class Recorder::Sink : public ingest::FrameSink {
     recorder_.Note(log_.Flush());
     recorder_.connected_.erase(&process_);
     recorder_.orders_.erase(&process_);
-    if (recorder_.capture_ != nullptr) recorder_.capture_->OnLeft(process_);
+    recorder_.ordered_.erase(&process_);
     --recorder_.clients_;
     recorder_.last_left_ = std::chrono::steady_clock::now();
   }
@@ -98,7 +121,7 @@ class Recorder::Sink : public ingest::FrameSink {
     v1::Frame frame;
     frame.mutable_connection()->set_open(open);
     process_.ApplyConnection(frame.connection());
-    recorder_.Note(log_.Append(frame.SerializeAsString(), MonotonicNs()));
+    recorder_.Append(process_, log_, frame.SerializeAsString());
     recorder_.Note(log_.Flush());  // nothing else may come before the collector's end
   }
 
@@ -107,33 +130,34 @@ class Recorder::Sink : public ingest::FrameSink {
   store::RunRecording::Log& log_;
 };
 
-// Hands the words of a capture to the one who asked for it; the capture goes on without.
-class Recorder::CaptureAnswerer : public ingest::Answerer {
- public:
-  explicit CaptureAnswerer(std::shared_ptr<CaptureDirector> capture) : capture_(std::move(capture)) {}
-  void AppendAnswers(std::string& reply) override {
-    for (; !capture_->progress().empty(); capture_->progress().pop_front()) {
-      v1::Frame frame;
-      *frame.mutable_capture_progress() = capture_->progress().front();
-      framing::AppendDelimited(frame.SerializeAsString(), reply);
-    }
+std::vector<v1::CapturedProcess> Recorder::CapturedProcesses() const {
+  std::vector<v1::CapturedProcess> processes;
+  for (const std::unique_ptr<model::ProcessModel>& process : job_.processes()) {
+    const v1::Identity& identity = process->identity();
+    v1::CapturedProcess& its = processes.emplace_back();
+    its.set_number(static_cast<uint32_t>(processes.size()));
+    its.set_rank(analysis::HasRank(identity) ? identity.rank() : -1);
+    its.set_world_size(static_cast<uint32_t>(std::max(identity.world_size(), 0)));
+    its.set_pid(identity.pid());
+    its.set_idle(process->records_on_demand());
+    its.set_connected(connected_.contains(process.get()));
+    *its.mutable_state() = process->captures().state();
+    if (const auto at = answered_ns_.find(process.get()); at != answered_ns_.end())
+      its.set_state_ns(at->second);
+    const auto& windows = process->captures().windows();
+    if (windows.empty() || !windows.back().has_steps) continue;
+    its.mutable_steps()->set_first(windows.back().first);
+    its.mutable_steps()->set_last(windows.back().last);
   }
+  return processes;
+}
 
- private:
-  std::shared_ptr<CaptureDirector> capture_;
-};
-
-absl::StatusOr<std::unique_ptr<ingest::Answerer>> Recorder::OpenCapture(const v1::CaptureRequest& request) {
-  if (capture_ != nullptr && !capture_->over())
-    return absl::FailedPreconditionError(
-        "another capture of this run is under way; try again when it is over");
-  const std::vector<const model::ProcessModel*> connected(connected_.begin(), connected_.end());
-  if (absl::Status s = CaptureDirector::Check(request, connected); !s.ok()) return s;
-  // Processes may still have an order of a collector before this one.
-  capture_ = std::make_shared<CaptureDirector>(
-      request, connected, NowNs(),
-      [this](const model::ProcessModel& process, const v1::Capture& order) { orders_[&process] = order; });
-  return std::make_unique<CaptureAnswerer>(capture_);
+void Recorder::Order(uint32_t number, const v1::Capture& order) {
+  if (number == 0 || number > job_.processes().size()) return;
+  model::ProcessModel* const process = job_.processes()[number - 1].get();
+  if (!connected_.contains(process) || ordered_[process] == order.id()) return;
+  ordered_[process] = order.id();
+  orders_[process] = order;
 }
 
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory, uint64_t keep_bytes,
@@ -179,11 +203,20 @@ absl::Status Recorder::Resume(const std::function<void(const std::string& line)>
     marker.TakeFrom(directory());
     SetStepMarker(marker);
   }
+  if (directory_->Exists(store::kRollUpFolder)) {
+    absl::StatusOr<std::unique_ptr<store::RollUpRecording>> roll_ups = store::RollUpRecording::Resume(
+        *directory_, Version(), keep_bytes_ / kRollUpsOfKept, MonotonicNs(), NowNs());
+    if (!roll_ups.ok()) return roll_ups.status();
+    roll_ups_ = *std::move(roll_ups);
+    job_.KeepRollUps(roll_ups_->Sequences());
+  }
   absl::StatusOr<store::Resumed> resumed = store::ResumeRun(*directory_, job_, NowNs());
   if (!resumed.ok()) return resumed.status();
   for (const std::string& note : resumed->notes) say(note);
   if (resumed->recording.logs.empty()) return absl::OkStatus();
-  recording_ = std::make_unique<store::RunRecording>(*directory_, Version(), keep_bytes_, resumed->recording);
+  recording_ = std::make_unique<store::RunRecording>(
+      *directory_, Version(), keep_bytes_ - (roll_ups_ == nullptr ? 0 : keep_bytes_ / kRollUpsOfKept),
+      resumed->recording);
   for (size_t i = 0; i < resumed->processes.size(); ++i) {
     if (resumed->processes[i] != nullptr) logs_[resumed->processes[i]] = recording_->log(i);
   }
@@ -204,8 +237,22 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
     if (absl::Status s = directory_->Lock(); !s.ok()) return s;
   }
   if (recording_ == nullptr) {
-    recording_ = std::make_unique<store::RunRecording>(*directory_, Version(), keep_bytes_, NowNs());
+    const bool rolls_up = store::RollUpRecording::IsWanted(hello.identity().world_size());
+    const uint64_t of_roll_ups = rolls_up ? keep_bytes_ / kRollUpsOfKept : 0;
+    recording_ =
+        std::make_unique<store::RunRecording>(*directory_, Version(), keep_bytes_ - of_roll_ups, NowNs());
     Note(store::WriteRunSettings(*directory_, settings_));
+    if (rolls_up) {
+      absl::StatusOr<std::unique_ptr<store::RollUpRecording>> roll_ups =
+          store::RollUpRecording::Make(*directory_, Version(), of_roll_ups, NowNs());
+      // Without them, the hub gets records.
+      if (roll_ups.ok()) {
+        roll_ups_ = *std::move(roll_ups);
+        job_.KeepRollUps();
+      } else {
+        log::Warn(absl::StrCat("this job is not rolled up: ", roll_ups.status().message()));
+      }
+    }
   }
   model::ProcessModel& process = job_.Join(hello);
   ++changes_;
@@ -218,6 +265,7 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
     if (!opened.ok()) return opened.status();
     log = *opened;
   }
+  if (roll_ups_ != nullptr) Note(roll_ups_->Open(process, MonotonicNs()));
   return std::make_unique<Sink>(*this, process, *log);
 }
 
@@ -251,24 +299,51 @@ void Recorder::WatchForHangs(const HangOptions& options, HangWatch::Say say, ren
 
 void Recorder::NoteVerdict(const v1::HangVerdict& verdict) {
   job_.ApplyVerdict(verdict);
-  ++changes_;
-  const auto log = logs_.find(job_.processes().front().get());
-  if (log == logs_.end()) return;
   v1::Frame frame;
   *frame.mutable_hang_verdict() = verdict;
-  Note(log->second->Append(frame.SerializeAsString(), MonotonicNs()));
+  NoteOfJob(frame);
+}
+
+void Recorder::NoteRaise(const std::string& outcome, bool failed) {
+  raise_.set_outcome(outcome);
+  raise_.set_failed(failed);
+  job_.ApplyRaise(raise_);
+  v1::Frame frame;
+  *frame.mutable_detail_raise() = raise_;
+  NoteOfJob(frame);
+}
+
+void Recorder::NoteOfJob(const v1::Frame& frame) {
+  ++changes_;
+  const auto log = logs_.find(job_.processes().front().get());
+  if (log != logs_.end()) Append(*log->first, *log->second, frame.SerializeAsString());
+}
+
+void Recorder::NoteRaiseIfOver() {
+  const std::optional<v1::CaptureProgress> result = captures_.TakeOwnResult();
+  if (result.has_value()) NoteRaise(result->words(), result->failed());
+}
+
+void Recorder::RaiseIfDue() {
+  if (job_.trace().processes().empty()) return;
+  NoteRaiseIfOver();
+  const bool all_here = connected_.size() == job_.processes().size();
+  const bool hangs = hang_watch_ != nullptr && !hang_watch_->Statements().empty();
+  std::optional<DetailWatch::Decision> decision =
+      detail_watch_.Look(job_, all_here && !hangs && !captures_.under_way(), MonotonicNs(), NowNs());
+  if (!decision.has_value()) return;
+  raise_ = std::move(decision->raise);
+  const absl::Status begun = captures_.OpenOwn(decision->request, CapturedProcesses());
+  if (!begun.ok()) NoteRaise(std::string(begun.message()), /*failed=*/true);
 }
 
 void Recorder::Tick() {
   ObserveIfDue();
-  if (capture_ != nullptr && !capture_->over()) {
-    capture_->Tick(MonotonicNs(), NowNs());
-    // Who hears that it is over reads the logs.
-    if (capture_->over())
-      for (const auto& [process, log] : logs_) Note(log->Flush());
-  }
+  if (captures_.under_way()) captures_.Tick(CapturedProcesses());
+  RaiseIfDue();
   if (hang_watch_ != nullptr) hang_watch_->Tick(job_, NowNs(), MonotonicNs());
   if (recording_ != nullptr) Note(recording_->FlushIfDue(MonotonicNs()));
+  RollUpIfDue();
   if (recording_ != nullptr) LookIfDue();
 }
 
@@ -348,7 +423,23 @@ void Recorder::RecordObservation(model::ProcessModel& process, std::optional<v1:
 void Recorder::Record(const model::ProcessModel& process, const v1::Frame& frame) {
   ++changes_;
   if (const auto log = logs_.find(&process); log != logs_.end())
-    Note(log->second->Append(frame.SerializeAsString(), MonotonicNs()));
+    Append(process, *log->second, frame.SerializeAsString());
+}
+
+void Recorder::Append(const model::ProcessModel& process, store::RunRecording::Log& log,
+                      std::string_view raw) {
+  Note(log.Append(raw, MonotonicNs()));
+  if (roll_ups_ != nullptr) Note(roll_ups_->Append(process, raw, MonotonicNs()));
+}
+
+void Recorder::RollUpIfDue() {
+  if (roll_ups_ == nullptr || !roll_ups_->IsDue(MonotonicNs())) return;
+  Note(recording_->Flush());
+  Note(roll_ups_->RollUpAll(job_, MonotonicNs(), NowNs()));
+}
+
+std::string Recorder::directory_for_hub() const {
+  return roll_ups_ == nullptr ? directory() : absl::StrCat(directory(), "/", store::kRollUpFolder);
 }
 
 std::unique_ptr<observe::DeviceWatch> Recorder::MakeDeviceWatch() {
@@ -408,15 +499,20 @@ analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) 
   }
   observers_.clear();
   while (!rings_.empty()) KeepRing(*rings_.begin()->first, flight::Ending::kCollectorEnded, NowNs());
+  NoteRaiseIfOver();
+  if (captures_.has_own()) NoteRaise("the job ended before that was recorded", /*failed=*/true);
   Note(recording_->Close());
   const analysis::ReportInput input = InputFor(command_line);
-  capture_.reset();
+  captures_.End();
   logs_.clear();
   recording_.reset();
   job_.Finish();
+  if (roll_ups_ != nullptr) Note(roll_ups_->RollUpEnd(job_, MonotonicNs()));
+  job_.KeepNoRollUps();
   for (int again = 0; again < model::JobModel::kReplays && job_.LearnedOfSteps(); ++again) CountStepsAgain();
   analysis::Report report = analysis::BuildReport(job_, input);
   report_written_ = WriteReport(job_, report);
+  if (roll_ups_ != nullptr) Note(roll_ups_->Close(job_, MonotonicNs()));
   directory_->Remove(store::kLiveFile);  // who looks finds this or the report
   return report;
 }

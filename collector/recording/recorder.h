@@ -22,12 +22,14 @@
 #include "collector/model/job/job_model.h"
 #include "collector/observe/device_watch.h"
 #include "collector/observe/process_observer.h"
-#include "collector/recording/capture_director.h"
+#include "collector/recording/detail_watch.h"
 #include "collector/recording/hang_watch.h"
 #include "collector/recording/health_check.h"
+#include "collector/recording/job_captures.h"
 #include "collector/recording/options.h"
 #include "collector/recording/page_source.h"
 #include "collector/store/directory.h"
+#include "collector/store/roll_up_recording.h"
 #include "collector/store/run_files.h"
 #include "collector/store/run_recording.h"
 #include "collector/store/run_resume.h"
@@ -56,7 +58,15 @@ class Recorder : public PageSource {
   absl::Status Resume(const std::function<void(const std::string& line)>& say);
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
   // A capture of this run, at level idle. AlreadyExists: everything is recorded anyway; else why not.
-  absl::StatusOr<std::unique_ptr<ingest::Answerer>> OpenCapture(const v1::CaptureRequest& request);
+  absl::StatusOr<std::unique_ptr<ingest::Answerer>> OpenCapture(const v1::CaptureRequest& request) {
+    return captures_.Open(request, CapturedProcesses());
+  }
+  JobCaptures& captures() { return captures_; }
+  // Where each process is, for a capture that this or another host's collector directs; what they have
+  // recorded of one that is over is in the logs.
+  std::vector<v1::CapturedProcess> CapturedProcesses() const;
+  // To the process of that number in CapturedProcesses. The same order may come again.
+  void Order(uint32_t number, const v1::Capture& order);
   // Where the directory gets a default name: records into this folder of it.
   void SetFolderInDefault(const std::string& folder) { folder_in_default_ = folder; }
   // Where the directory gets a default name: with this instead of the program's.
@@ -110,12 +120,13 @@ class Recorder : public PageSource {
   uint64_t keep_bytes() const { return keep_bytes_; }
   // Where it records; empty: not known before the first process reports.
   std::string directory() const { return directory_.has_value() ? directory_->path() : ""; }
+  // Where the logs are that a hub needs: the directory, or roll-ups in it.
+  std::string directory_for_hub() const;
   // Removes a directory that Create made and nothing was recorded in.
   void RemoveIfEmpty();
 
  private:
   class Sink;
-  class CaptureAnswerer;
   // nullptr: GPUPROBE_GPU_HEALTH=0.
   static std::unique_ptr<observe::DeviceWatch> MakeDeviceWatch();
   explicit Recorder(uint64_t keep_bytes) : keep_bytes_(keep_bytes) {}
@@ -127,6 +138,12 @@ class Recorder : public PageSource {
   void Note(const absl::Status& status);
   void RotateIfDue();
   void LookIfDue();
+  // At level calls: has ranks that are late recorded in full.
+  void RaiseIfDue();
+  void NoteRaise(const std::string& outcome, bool failed);
+  void NoteRaiseIfOver();
+  // In the log of the job's first process.
+  void NoteOfJob(const v1::Frame& frame);
   // Looks at processes from outside: each once a second, and at once when it has ended.
   void ObserveIfDue();
   void AwaitEnd(model::ProcessModel& process);
@@ -146,6 +163,9 @@ class Recorder : public PageSource {
   // ones.
   void ObserveDevices();
   void Record(const model::ProcessModel& process, const v1::Frame& frame);
+  // Into its log, and its roll-up's.
+  void Append(const model::ProcessModel& process, store::RunRecording::Log& log, std::string_view raw);
+  void RollUpIfDue();
 
   std::optional<store::Directory> directory_;
   std::string folder_in_default_;
@@ -153,13 +173,18 @@ class Recorder : public PageSource {
   bool unfinished_ = false;                   // the directory holds a run that Resume goes on with
   size_t clients_ = 0;                        // sinks that are open
   std::set<model::ProcessModel*> connected_;  // theirs
-  std::map<const model::ProcessModel*, v1::Capture> orders_;  // that were not sent yet
-  std::shared_ptr<CaptureDirector> capture_;                  // the last one
+  std::map<const model::ProcessModel*, v1::Capture> orders_;    // that were not sent yet
+  std::map<const model::ProcessModel*, uint64_t> ordered_;      // ids of the last ones, sent or not
+  std::map<const model::ProcessModel*, uint64_t> answered_ns_;  // when they said last how a capture is going
+  JobCaptures captures_{[this](uint32_t number, const v1::Capture& order) { Order(number, order); }};
+  DetailWatch detail_watch_;
+  v1::DetailRaise raise_;  // of the capture that goes on for it
   model::JobModel job_;
   analysis::ModelWork work_;
   store::RunSettings settings_;
   uint64_t keep_bytes_;
-  std::unique_ptr<store::RunRecording> recording_;  // from the first process on
+  std::unique_ptr<store::RunRecording> recording_;    // from the first process on
+  std::unique_ptr<store::RollUpRecording> roll_ups_;  // nullptr: the job is not rolled up
   std::map<const model::ProcessModel*, store::RunRecording::Log*> logs_;
   std::map<model::ProcessModel*, std::unique_ptr<observe::ProcessObserver>> observers_;
   std::map<const model::ProcessModel*, std::unique_ptr<store::SharedRing>> rings_;

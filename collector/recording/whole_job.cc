@@ -7,6 +7,7 @@
 #include "collector/recording/live_display.h"
 #include "collector/recording/report_files.h"
 #include "collector/recording/version.h"
+#include "collector/store/detail.h"
 #include "collector/store/directory.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
@@ -39,6 +40,7 @@ absl::Status WholeJob::Look(store::GrowingRun::AfterBatch after_batch) {
   for (const std::string& line : clocks_.TakeLines()) say_(line);
   if (clocks_.agree()) hang_watch_.Tick(*job_, NowNs(), MonotonicNs());
   SaySilentHosts();
+  SayUnreadHosts();
   status_ = live_watch_.Look(*job_, NowNs());
   status_.hangs = hang_watch_.Statements();
   return read;
@@ -57,6 +59,17 @@ void WholeJob::SaySilentHosts() {
           "SILENT  ", host,
           " has written nothing for half a minute: its gpuprobe was killed, the host is down, or "
           "the file system is away. Its ranks may run on, unrecorded.\n"));
+  }
+}
+
+void WholeJob::SayUnreadHosts() {
+  for (const std::string& host : job_->unread_hosts()) {
+    if (unread_.insert(host).second)
+      say_(
+          absl::StrCat("UNREAD  ", host,
+                       " runs another release of gpuprobe, which rolls its ranks up in another way: they are "
+                       "compared, but their kernels, memory and hosts are missing here. Install the same "
+                       "release on all hosts.\n"));
   }
 }
 
@@ -83,6 +96,7 @@ http::DocumentBuilder::Order WholeJob::OrderDocuments(const analysis::ReportInpu
 }
 
 absl::StatusOr<analysis::Report> WholeJob::Finish(const analysis::ReportInput& input) {
+  store::LoadDetail(Files(), *job_);
   job_->Finish();
   if (job_->LearnedOfSteps()) {
     auto again = std::make_unique<model::JobModel>();

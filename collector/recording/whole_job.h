@@ -40,6 +40,8 @@ class WholeJob {
   const std::vector<std::string>& hosts() const { return run_.hosts(); }
   // What was said about hangs since the last call, for a log that `report` reads.
   std::vector<v1::HangVerdict> TakeVerdicts() { return std::exchange(verdicts_, {}); }
+  // Folders of hosts that have not ended and have written nothing for half a minute.
+  const std::set<std::string>& silent_hosts() const { return silent_; }
   // Folders of hosts whose collector still records.
   std::vector<std::string> HostsThatRecord() const;
 
@@ -59,6 +61,7 @@ class WholeJob {
 
  private:
   void SaySilentHosts();
+  void SayUnreadHosts();
 
   std::string directory_;
   ChosenMarker marker_;
@@ -70,6 +73,7 @@ class WholeJob {
   analysis::LiveWatch live_watch_;
   analysis::LiveStatus status_;
   std::set<std::string> silent_;  // hosts of which that was said
+  std::set<std::string> unread_;  // likewise: JobModel::unread_hosts
   std::vector<v1::HangVerdict> verdicts_;
   uint64_t said_ = 0;
   bool read_again_ = false;

@@ -35,12 +35,12 @@ void WholeJobWatch::Hurry() {
 
 analysis::LiveStatus WholeJobWatch::StatusNow() const {
   const std::lock_guard lock(mutex_);
-  return status_;
+  return *seen_.status;
 }
 
 std::vector<std::string> WholeJobWatch::HostsThatRecord() const {
   const std::lock_guard lock(mutex_);
-  return recording_;
+  return seen_.recording;
 }
 
 std::vector<v1::HangVerdict> WholeJobWatch::TakeVerdicts() {
@@ -49,8 +49,16 @@ std::vector<v1::HangVerdict> WholeJobWatch::TakeVerdicts() {
 }
 
 analysis::JobNumbers WholeJobWatch::NumbersNow() const {
+  std::shared_ptr<const analysis::JobNumbers> seen = SeenNow().numbers;
+  analysis::JobNumbers numbers = *seen;
+  if (numbers.ranks.size() > analysis::JobNumbers::kMostRanks)
+    numbers.ranks.resize(analysis::JobNumbers::kMostRanks);
+  return numbers;
+}
+
+WholeJobWatch::Seen WholeJobWatch::SeenNow() const {
   const std::lock_guard lock(mutex_);
-  return numbers_;
+  return seen_;
 }
 
 std::optional<http::DocumentBuilder::Order> WholeJobWatch::OrderDocuments(
@@ -71,23 +79,25 @@ std::optional<http::DocumentBuilder::Order> WholeJobWatch::OrderDocuments(
 
 // What cannot be read now may be readable at the next look, and is in the report at the end.
 void WholeJobWatch::Look() {
+  Seen seen;
   const auto follow = [this](const model::ProcessModel& process) {
     if (follower_ != nullptr) follower_->OnBatch(job_, process);
   };
   job_.Look(follow).IgnoreError();
-  std::vector<std::string> recording = job_.HostsThatRecord();
+  seen.recording = job_.HostsThatRecord();
+  seen.silent = job_.silent_hosts();
   several_.store(job_.hosts().size() > 1);
   changes_.store(job_.changes());
-  analysis::JobNumbers numbers = analysis::NumbersOf(job_.model(), NowNs());
+  seen.numbers =
+      std::make_shared<analysis::JobNumbers>(analysis::NumbersOf(job_.model(), NowNs(), kMostRanks));
+  seen.status = std::make_shared<analysis::LiveStatus>(job_.status());
   if (follower_ != nullptr) follower_->OnLook(job_);
   std::optional<http::DocumentBuilder::Order> order;
   if (wants_order_.exchange(false)) order = job_.OrderDocuments(input_);
   const std::lock_guard lock(mutex_);
   if (order.has_value()) order_ = std::move(order);
-  numbers_ = std::move(numbers);
-  status_ = job_.status();
+  seen_ = std::move(seen);
   for (v1::HangVerdict& verdict : job_.TakeVerdicts()) verdicts_.push_back(std::move(verdict));
-  recording_ = std::move(recording);
 }
 
 void WholeJobWatch::Run() {

@@ -3,13 +3,17 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "collector/analysis/job_numbers.h"
 #include "collector/analysis/live_status.h"
 #include "collector/log/log.h"
 #include "collector/recording/page_source.h"
@@ -49,6 +53,17 @@ class WholeJobWatch : public PageSource {
 
   analysis::LiveStatus StatusNow() const override;
   analysis::JobNumbers NumbersNow() const override;
+  // As of the last look; at first nothing.
+  struct Seen {
+    std::shared_ptr<const analysis::JobNumbers> numbers = std::make_shared<analysis::JobNumbers>();
+    std::shared_ptr<const analysis::LiveStatus> status = std::make_shared<analysis::LiveStatus>();
+    std::vector<std::string> recording;  // hosts
+    std::set<std::string> silent;        // hosts
+    // What was written until then has been read.
+    std::chrono::steady_clock::time_point read_until = std::chrono::steady_clock::now();
+  };
+  static constexpr size_t kMostRanks = 16384;  // in SeenNow().numbers
+  Seen SeenNow() const;
   uint64_t changes() const override { return changes_.load(); }
   std::optional<http::DocumentBuilder::Order> OrderDocuments(
       const std::vector<std::string>& command_line) override;
@@ -72,10 +87,8 @@ class WholeJobWatch : public PageSource {
   std::condition_variable changed_;
   bool stop_ = false;  // under the mutex, as all that follows
   bool hurries_ = false;
-  analysis::LiveStatus status_;
-  std::vector<std::string> recording_;
+  Seen seen_;
   std::vector<v1::HangVerdict> verdicts_;
-  analysis::JobNumbers numbers_;
   std::optional<http::DocumentBuilder::Order> order_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +58,18 @@ std::set<size_t> NamedRanks(const analysis::Report& report) {
 
 }  // namespace
 
+bool IsRecorded(const analysis::Report& report, const analysis::RankReport& rank) {
+  const std::optional<analysis::OnDemand>& demand = report.conditions.on_demand;
+  if (!demand.has_value()) return true;
+  return std::any_of(demand->windows.begin(), demand->windows.end(), [&](const analysis::CapturedWindow& w) {
+    return std::any_of(w.ranks.begin(), w.ranks.end(), [&](int captured) { return captured == rank.rank; });
+  });
+}
+
+bool IsInDetail(const analysis::RankReport& rank) {
+  return rank.kernel_count == 0 || rank.kernel_busy_ns > 0;
+}
+
 RankChoice ChooseRanks(const analysis::Report& report) {
   const std::vector<analysis::RankReport>& ranks = report.ranks;
   RankChoice choice;
@@ -68,10 +81,12 @@ RankChoice ChooseRanks(const analysis::Report& report) {
   std::set<size_t> chosen;
   const auto ends = [&](const auto& value, bool both) {
     std::vector<size_t> order = choice.shown;
+    std::erase_if(order, [&](size_t i) { return !IsInDetail(ranks[i]); });
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return value(ranks[a]) > value(ranks[b]); });
-    chosen.insert(order.begin(), order.begin() + kAtAnEnd);
-    if (both) chosen.insert(order.end() - kAtAnEnd, order.end());
+    const auto some = static_cast<ptrdiff_t>(std::min(kAtAnEnd, order.size()));
+    chosen.insert(order.begin(), order.begin() + some);
+    if (both) chosen.insert(order.end() - some, order.end());
   };
   ends([](const analysis::RankReport& r) { return r.kernel_busy_ns; }, true);
   ends(MemoryPeak, false);

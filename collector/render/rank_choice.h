@@ -9,8 +9,9 @@
 #include <vector>
 
 namespace gpuprobe::analysis {
+struct RankReport;
 struct Report;
-}
+}  // namespace gpuprobe::analysis
 
 namespace gpuprobe::render {
 
@@ -23,5 +24,11 @@ struct RankChoice {
 // All in order, up to 32. Of more: first those that findings name, then those that stand at the ends (least
 // and most busy, most memory).
 RankChoice ChooseRanks(const analysis::Report& report);
+
+// Whether its work was to be recorded: at levels idle and calls, of ranks that were captured alone.
+bool IsRecorded(const analysis::Report& report, const analysis::RankReport& rank);
+
+// Whether its kernels are known, and not only how many they are (Trust.ranks_without_detail).
+bool IsInDetail(const analysis::RankReport& rank);
 
 }  // namespace gpuprobe::render

@@ -154,9 +154,12 @@ Table Ranks(const Report& report) {
                                       : static_cast<double>(r.kernel_busy_ns) / static_cast<double>(time_ns) /
                                             static_cast<double>(std::max<size_t>(r.devices.size(), 1));
     if (choice.named.count(i) > 0) t.marked.insert(t.rows.size());
-    t.rows.push_back({absl::StrCat(RankName(report, r), r.cut_off ? " (cut off)" : ""), Count(r.kernel_count),
-                      Duration(static_cast<double>(r.kernel_busy_ns)), Percent(share),
-                      RateOrNone(r.copies.at(v1::COPY_DIRECTION_H2D)),
+    const bool recorded = IsRecorded(report, r);
+    const bool known = recorded && IsInDetail(r);
+    t.rows.push_back({absl::StrCat(RankName(report, r), r.cut_off ? " (cut off)" : ""),
+                      recorded ? Count(r.kernel_count) : "-",
+                      known ? Duration(static_cast<double>(r.kernel_busy_ns)) : "-",
+                      known ? Percent(share) : "-", RateOrNone(r.copies.at(v1::COPY_DIRECTION_H2D)),
                       RateOrNone(r.copies.at(v1::COPY_DIRECTION_D2H)),
                       RateOrNone(r.copies.at(v1::COPY_DIRECTION_D2D)),
                       RateOrNone(r.copies.at(v1::COPY_DIRECTION_P2P)), MemoryPeak(report, r)});
@@ -332,10 +335,11 @@ std::string CostText(const analysis::OwnCost& cost) {
 }
 
 // Processes that allocated on a GPU or called NCCL, and of whose GPU work no record came although it did of
-// others'.
+// others'; at levels idle and calls, of a capture that it says it made.
 size_t RanksWithoutRecords(const Report& report) {
   size_t without = 0;
   for (const analysis::RankReport& r : report.ranks) {
+    if (!IsRecorded(report, r)) continue;
     const bool used = !r.collectives.empty() || !r.device_memory.empty();
     if (used && r.kernel_count == 0 && r.copies.at(v1::COPY_DIRECTION_H2D).count == 0) ++without;
   }
@@ -352,10 +356,14 @@ std::string Headline(const Report& report) {
                                    [](const analysis::RankReport& r) { return r.is_device; });
   const bool alone = c.ranks_heard == 1 && c.ranks_expected.value_or(1) == 1;
   absl::StrAppend(&line, several && alone ? " process" : alone ? " rank" : " ranks");
-  if (c.devices_used > 0)
+  // Those of ranks that were not recorded are not known to be used.
+  const bool all = std::all_of(report.ranks.begin(), report.ranks.end(),
+                               [&](const analysis::RankReport& r) { return IsRecorded(report, r); });
+  const bool names_gpus = c.devices_used > 0 && all;
+  if (names_gpus)
     absl::StrAppend(&line, several ? " driving " : " on ", c.devices_used,
                     c.devices_used == 1 ? " GPU" : " GPUs");
-  const char* where = c.devices_used > 0 && !several ? " of " : " on ";
+  const char* where = names_gpus && !several ? " of " : " on ";
   if (c.hosts.size() == 1) {
     absl::StrAppend(&line, where, c.hosts.front());
   } else if (c.hosts.size() > 1) {
@@ -386,7 +394,7 @@ std::string StepsRecordedText(const analysis::StepsRecorded& steps) {
 
 std::string OnDemandText(const analysis::OnDemand& demand) {
   constexpr size_t kMostNamed = 4;
-  if (demand.windows.empty()) return "level idle: nothing was captured";
+  if (demand.windows.empty()) return absl::StrCat("level ", demand.level, ": nothing was captured");
   std::vector<std::string> windows;
   for (const analysis::CapturedWindow& window : demand.windows) {
     if (windows.size() == kMostNamed) break;
@@ -399,7 +407,7 @@ std::string OnDemandText(const analysis::OnDemand& demand) {
   }
   if (demand.windows.size() > kMostNamed)
     windows.push_back(absl::StrCat(demand.windows.size() - kMostNamed, " more"));
-  return absl::StrCat("level idle: captured ", absl::StrJoin(windows, ", "),
+  return absl::StrCat("level ", demand.level, ": captured ", absl::StrJoin(windows, ", "),
                       "; counts and totals cover only this");
 }
 

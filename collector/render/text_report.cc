@@ -35,6 +35,25 @@ std::string Findings(const analysis::Report& report, const Layout& layout) {
   return out;
 }
 
+// What level calls knows of the whole run.
+std::string CallTrace(const analysis::Report& report, const Layout& layout) {
+  if (!report.call_trace.has_value()) return "";
+  const analysis::CallTraceReport& trace = *report.call_trace;
+  std::string out =
+      absl::StrCat("\n", layout.Wrap(" ", "   ", absl::StrCat("Level calls: ", trace.statement),
+                                     trace.late_rank.has_value() ? Emphasis::kWarning : Emphasis::kNone));
+  for (const analysis::RaisedDetail& raised : trace.raises) {
+    absl::StrAppend(&out, layout.Wrap("   ", "     ",
+                                      absl::StrCat("Recorded in full, because ", raised.reason, ": ",
+                                                   text::Printable(raised.outcome))));
+  }
+  absl::StrAppend(
+      &out, layout.Wrap("   ", "     ",
+                        "Not recorded at this level: kernels, copies, sends and receives, replayed "
+                        "collectives, and why a GPU is idle. What else is said here is of captured steps."));
+  return out;
+}
+
 }  // namespace
 
 std::string HangBlock(const analysis::Hang& hang, const Layout& layout) {
@@ -48,7 +67,7 @@ std::string TextReport(const analysis::Report& report, const std::string& page, 
   std::string out = layout.FirstLine("          ", Headline(report));
   const std::string conditions = ConditionsLine(report);
   if (!conditions.empty()) absl::StrAppend(&out, layout.Wrap("          ", "          ", conditions));
-  absl::StrAppend(&out, "\n", Findings(report, layout));
+  absl::StrAppend(&out, "\n", Findings(report, layout), CallTrace(report, layout));
   const std::string utilisation = UtilisationLine(report);
   std::string line = utilisation.empty() ? "" : layout.Wrap(" ", "   ", utilisation);
   if (const std::string driver = analysis::DriverCallsSentence(report); !driver.empty())
@@ -58,8 +77,12 @@ std::string TextReport(const analysis::Report& report, const std::string& page, 
   for (const Table& table : TablesOf(report)) {
     absl::StrAppend(&out, "\n", layout.Lay(table), table.id == kStepsTable ? line : "");
   }
-  if (!page.empty()) absl::StrAppend(&out, "\n page: ", text::Printable(page), "\n");
+  if (!page.empty()) absl::StrAppend(&out, PageLine(page));
   return out;
+}
+
+std::string PageLine(const std::string& page) {
+  return absl::StrCat("\n page: ", text::Printable(page), "\n");
 }
 
 }  // namespace gpuprobe::render

@@ -16,6 +16,9 @@ namespace gpuprobe::render {
 std::string TextReport(const analysis::Report& report, const std::string& page,
                        const Layout& layout = Layout());
 
+// That last line, with an empty one before it.
+std::string PageLine(const std::string& page);
+
 // "HANG  AllReduce seq ...", with what the ranks did and what to look at: as it is said while the job runs.
 std::string HangBlock(const analysis::Hang& hang, const Layout& layout = Layout());
 

@@ -49,7 +49,7 @@ struct StepsRecorded {
   }
 };
 
-// What `gpuprobe capture` recorded, at level idle.
+// What was captured, at levels idle and calls.
 struct CapturedWindow {
   std::optional<uint64_t> first_step;
   std::optional<uint64_t> last_step;
@@ -68,13 +68,15 @@ struct CapturedWindow {
   }
 };
 
-// The run was at level idle.
+// The run was at level idle or calls.
 struct OnDemand {
+  std::string level;
   std::string steps_by;
   std::vector<CapturedWindow> windows;
 
   static constexpr void Declare(auto& fields) {
     using D = OnDemand;
+    fields("level", &D::level, "`idle` or `calls`");
     fields("steps_by", &D::steps_by,
            "how steps were counted alike on all ranks: `marker` (`GPUPROBE_STEP_MARKER`), `calls` "
            "(collectives on the largest communicator) or `time` (not at all); `null`: nothing was captured")
@@ -217,8 +219,8 @@ struct Conditions {
            "if only some steps were recorded: what was asked for, and how many there were. Every count and "
            "sum is of these. Else `null`");
     fields("on_demand", &C::on_demand,
-           "at `GPUPROBE_LEVEL=idle`: what `gpuprobe capture` recorded. Every count and sum is of this. Else "
-           "`null`");
+           "at `GPUPROBE_LEVEL=idle` and `calls`: what `gpuprobe capture`, or at `calls` the collector, had "
+           "recorded. Every count and sum is of this, but for `call_trace`. Else `null`");
   }
 };
 

@@ -22,7 +22,9 @@ struct CallShape {
   static constexpr void Declare(auto& fields) {
     using S = CallShape;
     fields("op", &S::op, "the operation");
-    fields("count", &S::count, "elements");
+    fields("count", &S::count, "elements; `null`: not known").NullUnless([](const S& s) {
+      return s.count != 0 || !s.datatype.empty();
+    });
     fields("datatype", &S::datatype, "their type; `null`: not known").NullIfZero();
     fields("bytes", &S::bytes, "count x element size");
     fields("root", &S::root, "the root's rank; `null`: the operation has none").NullUnless([](const S& s) {
@@ -61,7 +63,7 @@ struct HangRank {
   bool last_captured = false;
   std::optional<uint64_t> last_issue_ago_ns;
   std::optional<uint64_t> last_done_ago_ns;
-  uint64_t launches_since = 0;
+  std::optional<uint64_t> launches_since;
   std::optional<uint64_t> last_launch_ago_ns;
   std::optional<uint64_t> silent_ns;
   std::string blocked_in;
@@ -95,7 +97,9 @@ struct HangRank {
                  group("captured", &R::last_captured, "into a CUDA graph, instead of launched");
                })
         .NullUnless([](const R& r) { return !r.last_op.empty(); });
-    fields("launches_since", &R::launches_since, "launches after that call returned, at least");
+    fields(
+        "launches_since", &R::launches_since,
+        "launches after that call returned, at least; `null`: it issued none, or launches are not recorded");
     fields("last_launch_ago_ns", &R::last_launch_ago_ns, "the last launch");
     fields("silent_ns", &R::silent_ns, "it is connected, and has sent nothing for so long");
     fields("blocked_in", &R::blocked_in, "the call that its main thread waits in; `null`: none, or not known")

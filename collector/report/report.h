@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "collector/report/call_trace.h"
 #include "collector/report/clocks.h"
 #include "collector/report/collectives.h"
 #include "collector/report/communication.h"
@@ -39,6 +40,7 @@ struct Report {
   std::optional<StepsReport> steps;
   std::vector<HostTimeReport> host_time;
   BetweenRanks between_ranks;
+  std::optional<CallTraceReport> call_trace;
   std::vector<CollectiveReport> collectives;
   std::vector<PhaseReport> phases;
   std::vector<KernelReport> top_kernels;
@@ -91,6 +93,10 @@ struct Report {
     fields("clock", &R::clock, "offsets between the ranks' clocks");
     fields("communication", &R::communication, "what communication costs a step");
     fields("between_ranks", &R::between_ranks, "how far the ranks' mean steps differ, by part");
+    fields("call_trace", &R::call_trace,
+           "at `GPUPROBE_LEVEL=calls`: what is known of the whole run, captured or not; every other number "
+           "is of "
+           "what was captured. Else `null`");
     fields("communicators", &R::communicators,
            "the job's communicators, in the order in which they were created");
     fields("hangs", &R::hangs,

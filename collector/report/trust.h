@@ -158,6 +158,7 @@ struct Trust {
   uint64_t other_names = 0;
   uint64_t unrecorded_frames = 0;
   uint64_t detail_since_ns = 0;
+  uint64_t ranks_without_detail = 0;
   uint64_t outside_window = 0;
   std::map<std::string, uint64_t> unknown_kinds;
   std::map<std::string, uint64_t> unknown_functions;
@@ -255,6 +256,9 @@ struct Trust {
            "single records from before this time were dropped (`--keep`) after they had been counted; "
            "`null`: all are there")
         .NullIfZero();
+    fields("ranks_without_detail", &T::ranks_without_detail,
+           "ranks of which only steps and collectives are known: their kernels, memory and hosts are in no "
+           "figure of this report");
     fields("cut_off", &T::cut_off, "processes whose later records are missing");
     fields("attached", &T::attached,
            "processes that ran already when recording began (`gpuprobe attach`): nothing is known of what "

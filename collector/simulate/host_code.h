@@ -7,7 +7,13 @@
 
 namespace gpuprobe::simulate {
 
-enum class HostCode : uint8_t { kNotSampled, kEmptiesCache, kSavesCheckpoint, kComputesMetric };
+enum class HostCode : uint8_t {
+  kNotSampled,
+  kEmptiesCache,
+  kSavesCheckpoint,
+  kComputesMetric,
+  kCollectsGarbage
+};
 
 struct HostFunction {
   std::string_view function;

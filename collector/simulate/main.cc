@@ -16,7 +16,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/simulate/cluster_directory.h"
 #include "collector/simulate/feed.h"
+#include "collector/simulate/many_hosts.h"
 #include "collector/simulate/request.h"
 #include "collector/simulate/simulation.h"
 #include "collector/text/characters.h"
@@ -118,7 +120,29 @@ absl::Status Run(Simulation& simulation, Feed& feed, bool real_time) {
   });
 }
 
+int SimulateCluster(const Request& request) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const absl::Status written = WriteClusterDay(
+      {.seed = request.seed,
+       .jobs = request.jobs,
+       .hours = request.hours,
+       .ends_ns = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()),
+       .directory = request.directory,
+       .uid = getuid(),
+       .command_line = request.command_line});
+  if (!written.ok()) return Fail(written, kFailed);
+  std::fprintf(stderr, "gpuprobe: simulated %d jobs of %g hours; gpuprobe hub --out %s reports them\n",
+               request.jobs, request.hours, text::Printable(request.directory).c_str());
+  return kDone;
+}
+
 int Simulate(const Request& request) {
+  if (request.cluster) return SimulateCluster(request);
+  if (request.hosts > 0) {
+    const absl::Status rolled_up = RollUpManyHosts(request.job, OptionsOf(request),
+                                                   {.hosts = request.hosts, .directory = request.directory});
+    return rolled_up.ok() ? kDone : Fail(rolled_up, kFailed);
+  }
   std::unique_ptr<OwnCollector> own;
   if (request.socket.empty()) {
     absl::StatusOr<std::unique_ptr<OwnCollector>> started = OwnCollector::Start(request);

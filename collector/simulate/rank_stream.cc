@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "collector/simulate/row_writer.h"
+#include "collector/records/row_writer.h"
 #include "proto/limits.h"
 
 namespace gpuprobe::simulate {
@@ -320,10 +320,7 @@ void RankStream::Describe(v1::Batch& batch) {
     v1::Device* device = batch.add_devices();
     device->set_ordinal(this->device());
     device->set_name(description_.device_name);
-    char uuid[48];
-    std::snprintf(uuid, sizeof(uuid), "GPU-%08x-0000-0000-0000-000000000000",
-                  static_cast<unsigned>(description_.rank));
-    device->set_uuid(uuid);
+    device->set_uuid(description_.device_uuid);
     device->set_memory_bytes(description_.device_bytes);
     device->set_multiprocessors(132);
     device->set_compute_major(9);
@@ -399,7 +396,7 @@ void RankStream::Put(std::vector<Record>& rows, int64_t now_ns, bool all, v1::Ba
     std::stable_sort(rows.begin(), rows.end(),
                      [](const Record& a, const Record& b) { return a.*Table::kKey < b.*Table::kKey; });
   }
-  RowWriter<Record> writer(batch);
+  model::RowWriter<Record> writer(batch);
   size_t kept = 0;
   for (Record& row : rows) {
     if constexpr (Table::kClock == v1::Table::DEVICE) {

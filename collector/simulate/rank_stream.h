@@ -64,6 +64,7 @@ struct RankDescription {
   uint32_t uid = 0;
   std::string job;
   std::string host;
+  std::string device_uuid;
   std::string device_name;
   uint64_t device_bytes = 0;
   std::vector<std::string> command_line;

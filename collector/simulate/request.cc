@@ -124,15 +124,24 @@ absl::StatusOr<Request> ReadRequest(std::span<const std::string> arguments) {
     return option.empty() ? std::string() : option.mapped();
   };
   Request request;
+  request.cluster = !take("cluster").empty();
   const std::string name = take("scenario");
   request.scenario = FindScenario(name);
-  if (request.scenario == nullptr)
+  if (request.scenario == nullptr && !request.cluster)
     return absl::InvalidArgumentError(absl::StrCat("no scenario \"", name, "\""));
-  request.job = request.scenario->job;
-  request.command_line = {"gpuprobe", "simulate", "--scenario", name};
+  if (request.scenario != nullptr) request.job = request.scenario->job;
+  request.command_line = {"gpuprobe", "simulate"};
+  if (request.cluster) {
+    request.command_line.emplace_back("--cluster");
+  } else {
+    request.command_line.insert(request.command_line.end(), {"--scenario", name});
+  }
   for (const JobOption& option : kJobOptions) {
     const std::string text = take(option.name);
     if (text.empty()) continue;
+    if (request.cluster)
+      return absl::InvalidArgumentError(absl::StrCat("--cluster draws its jobs from --seed; --",
+                                                     std::string(option.name), " changes none"));
     double value = 0;
     if (!absl::SimpleAtod(text, &value) || value < option.least || value > option.most)
       return absl::InvalidArgumentError(absl::StrCat("--", std::string(option.name), "=", text));
@@ -147,13 +156,26 @@ absl::StatusOr<Request> ReadRequest(std::span<const std::string> arguments) {
     request.command_line.emplace_back("--seed");
     request.command_line.push_back(seed);
   }
+  const std::string hosts = take("hosts");
+  if (!hosts.empty() && !absl::SimpleAtoi(hosts, &request.hosts))
+    return absl::InvalidArgumentError(absl::StrCat("--hosts=", hosts));
+  if (request.hosts > 0) {
+    request.command_line.emplace_back("--hosts");
+    request.command_line.push_back(hosts);
+  }
+  const std::string jobs = take("jobs");
+  if (!jobs.empty() && !absl::SimpleAtoi(jobs, &request.jobs))
+    return absl::InvalidArgumentError(absl::StrCat("--jobs=", jobs));
+  const std::string hours = take("hours");
+  if (!hours.empty() && !absl::SimpleAtod(hours, &request.hours))
+    return absl::InvalidArgumentError(absl::StrCat("--hours=", hours));
   request.real_time = !take("real-time").empty();
   request.socket = take("socket");
   request.collector = take("collector");
-  for (const char* option : {"out", "keep"}) {
-    const std::string value = take(option);
-    if (!value.empty()) request.collect.push_back(absl::StrCat("--", option, "=", value));
-  }
+  request.directory = take("out");
+  if (!request.directory.empty()) request.collect.push_back(absl::StrCat("--out=", request.directory));
+  if (const std::string keep = take("keep"); !keep.empty())
+    request.collect.push_back(absl::StrCat("--keep=", keep));
   if (!given.empty())
     return absl::InvalidArgumentError(absl::StrCat("unknown option --", given.begin()->first));
   if (absl::Status s = CheckJob(request.job); !s.ok()) return s;

@@ -28,12 +28,20 @@ struct JobOption {
 };
 std::span<const JobOption> JobOptions();
 
+// So many jobs of a cluster's day are some of every kind.
+inline constexpr int kFewestJobs = 12;
+
 struct Request {
   const Scenario* scenario = nullptr;
   TrainingJob job;
   std::vector<std::string> command_line;  // that a user types to have the same job
   uint64_t seed = 1;
   bool real_time = false;
+  int hosts = 0;         // above 0: the job's two hosts stand for so many, which are rolled up
+  bool cluster = false;  // a day of so many jobs, instead of a scenario
+  int jobs = 40;
+  double hours = 24;
+  std::string directory;
   std::string socket;                // of a running collector; empty: one is started ...
   std::string collector;             // ... by this program ...
   std::vector<std::string> collect;  // ... with these options

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "collector/simulate/step_programs.h"
 
 namespace gpuprobe::simulate {
@@ -22,6 +23,17 @@ RankClock ClockOf(const TrainingJob& job, const SimulationOptions& options, int 
   clock.offset_ns = static_cast<int64_t>((random.Uniform() * 2 - 1) * kClockSpreadNs);
   clock.drift = (random.Uniform() * 2 - 1) * kClockDrift;
   return clock;
+}
+
+std::string HostOf(const SimulationOptions& options, int host) {
+  const std::vector<std::string>& hosts = options.placement.hosts;
+  return hosts.empty() ? absl::StrCat("simulated-", host) : hosts[static_cast<size_t>(host)];
+}
+
+std::string UuidOf(const TrainingJob& job, const SimulationOptions& options, int rank) {
+  if (options.placement.hosts.empty()) return absl::StrFormat("GPU-%08x-0000-0000-0000-000000000000", rank);
+  return GpuUuid(HostOf(options, rank / job.ranks_per_host),
+                 options.placement.first_gpu + rank % job.ranks_per_host);
 }
 
 std::vector<RankStream> Streams(const TrainingJob& job, const SimulationOptions& options,
@@ -44,7 +56,8 @@ std::vector<RankStream> Streams(const TrainingJob& job, const SimulationOptions&
         .world_size = job.ranks,
         .uid = options.uid,
         .job = absl::StrCat("simulate-", options.name),
-        .host = absl::StrCat("simulated-", rank / job.ranks_per_host),
+        .host = HostOf(options, rank / job.ranks_per_host),
+        .device_uuid = UuidOf(job, options, rank),
         .device_name =
             std::string(IsOther(job, rank) && !job.other.device.empty() ? job.other.device : kDeviceName),
         .device_bytes = job.memory.device_bytes,
@@ -72,6 +85,12 @@ std::vector<RankSettings> Settings(const TrainingJob& job,
 }
 
 }  // namespace
+
+std::string GpuUuid(std::string_view host, int gpu) {
+  uint64_t hash = 0xcbf2'9ce4'8422'2325u;  // FNV-1a: the same in every run
+  for (const char c : host) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100'0000'01b3u;
+  return absl::StrFormat("GPU-%08x-%04x-4000-8000-%012x", hash >> 32, (hash >> 16) & 0xffff, gpu);
+}
 
 Simulation::Simulation(const TrainingJob& job, const SimulationOptions& options, NodeObserver* observer)
     : job_(job),
@@ -141,6 +160,11 @@ absl::Status Simulation::SendDue(const Sink& sink) {
   for (size_t i = 0; i < streams_.size(); ++i) {
     if (ended_[i]) continue;
     const int64_t now = node_.host_ns(static_cast<int>(i));
+    if (static_cast<int>(i) == job_.death.rank && node_.exited(job_.death.rank)) {
+      ended_[i] = true;
+      if (absl::Status s = sink(job_.death.rank, now, "", true); !s.ok()) return s;
+      continue;
+    }
     if (node_.exited(static_cast<int>(i))) {
       const int64_t end = std::max(now, node_.device_ns(static_cast<int>(i))) + 1'000'000;
       if (absl::Status s = SendBatch(sink, i, end, true, true, true); !s.ok()) return s;

@@ -18,8 +18,18 @@
 
 namespace gpuprobe::simulate {
 
+// Where a job runs, in a cluster whose hosts and GPUs have names that other jobs see, too.
+struct Placement {
+  std::vector<std::string> hosts;  // in the order of ranks; empty: hosts and GPUs of this job alone
+  int first_gpu = 0;               // of each host, that the job has; it sees it as GPU 0
+};
+
+// The UUID of a GPU of such a host.
+std::string GpuUuid(std::string_view host, int gpu);
+
 struct SimulationOptions {
   std::string name = "simulation";
+  Placement placement = {};
   std::vector<std::string> command_line;
   uint64_t seed = 1;
   uint32_t uid = 0;
@@ -29,8 +39,8 @@ struct SimulationOptions {
 
 class Simulation {
  public:
-  // `bytes`: one or more delimited Frames of `rank`, sealed at `now_ns` after the beginning. `last`: nothing
-  // comes after them; the connection closes. An error ends the simulation.
+  // `bytes`: one or more delimited Frames of `rank`, sealed at `now_ns` after the beginning; none from a
+  // process that dies. `last`: nothing comes after them; the connection closes. An error ends the simulation.
   using Sink = std::function<absl::Status(int rank, int64_t now_ns, std::string_view bytes, bool last)>;
 
   // `observer` may be nullptr; it must outlive the simulation.

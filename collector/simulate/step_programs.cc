@@ -132,6 +132,7 @@ class StepBuilder {
     if (job_.nvtx) program_.PopRange();
   }
   bool hangs() const { return job_.hang.by != HangBy::kNothing && step_ == job_.hang.step; }
+  bool Dies() const { return rank_ == job_.death.rank && step_ == job_.death.step; }
   bool IsCulprit() const { return hangs() && rank_ == job_.hang.rank; }
 
   void Input();
@@ -278,6 +279,7 @@ void StepBuilder::Backward(bool reduce) {
   if (!job_.graph) program_.Thread(RankStream::kAutogradThread);
   if (IsCulprit() && job_.hang.by == HangBy::kMissingRank && !job_.graph)
     program_.Add(Instruction::Op::kStop);
+  if (Dies()) program_.Add(Instruction::Op::kExit);
   if (stage_ == job_.pipeline - 1) Launch(Kernel::kLossBackward, 60'000);
   const bool in_buckets = reduce && !job_.sharded;
   const double all_bytes = static_cast<double>(job_.gradients.layer_bytes) * layers_;
@@ -454,14 +456,18 @@ void StepBuilder::Step() {
   if (job_.graph) program_.Add(Instruction::Op::kGraphEnd);
   MemoryAfter();
   if (job_.host.read_loss_every > 0 && (step_ + 1) % job_.host.read_loss_every == 0) ReadLoss();
-  if (hangs() || step_ == job_.memory.refuses_in_step) program_.SyncDevice();
+  const bool dies = job_.death.rank >= 0 && step_ == job_.death.step;
+  if (hangs() || dies || step_ == job_.memory.refuses_in_step) program_.SyncDevice();
   Pause();
   Pop();
 }
 
 void StepBuilder::Pause() {
   const HostPause& pause = job_.host.pause;
-  if (pause.ns == 0 || (pause.rank >= 0 && pause.rank != rank_) || (step_ + 1) % pause.every != 0) return;
+  // Neighbours are some steps apart; 7 shares no factor with most periods.
+  const int shift = pause.staggered ? 7 * rank_ : 0;
+  if (pause.ns == 0 || (pause.rank >= 0 && pause.rank != rank_) || (step_ + 1 + shift) % pause.every != 0)
+    return;
   program_.SetPhase(Phase::kOther);
   program_.HostWork(pause.ns, HostCause::kFramework, pause.code);
 }

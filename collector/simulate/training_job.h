@@ -45,8 +45,9 @@ struct Input {
 struct HostPause {
   int64_t ns = 0;
   HostCode code = HostCode::kNotSampled;
-  int rank = -1;  // -1: all
-  int every = 1;  // steps
+  int rank = -1;           // -1: all
+  int every = 1;           // steps
+  bool staggered = false;  // each rank in other steps, as garbage is collected
 };
 
 struct Host {
@@ -93,6 +94,12 @@ enum class HangBy : uint8_t { kNothing, kMissingRank, kMismatch, kAllIssued };
 struct Hang {
   HangBy by = HangBy::kNothing;
   int rank = 0;
+  int step = 0;
+};
+
+// A process dies in the middle of a step, without a word.
+struct Death {
+  int rank = -1;  // -1: none does
   int step = 0;
 };
 
@@ -150,6 +157,7 @@ struct TrainingJob {
 
   Slow slow = {};
   Hang hang = {};
+  Death death = {};
   OtherHardware other = {};
   ClockStep clock_step = {};
   double lost_share = 0;

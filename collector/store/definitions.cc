@@ -17,6 +17,7 @@ void Definitions::Learn(const v1::Batch& batch) {
     if (def.id() < model::kMaxFrames) frames_[def.id()] = def;
   }
   for (const v1::Device& def : batch.devices()) devices_[def.ordinal()] = def;
+  for (const v1::PlanSeries& def : batch.plan_series()) series_[def.id()] = def;
   for (const v1::Communicator& comm : batch.communicators()) {
     model::MergeCommunicator(comm, communicators_[comm.id()]);
   }
@@ -36,6 +37,9 @@ void Definitions::ForgetStrings() {
   for (const auto& [id, site] : sites_) needed.insert(site.name());
   for (const auto& [id, frame] : frames_) needed.insert({frame.function(), frame.file()});
   for (const auto& [id, comm] : communicators_) needed.insert({comm.name(), comm.made_by()});
+  for (const auto& [id, series] : series_) {
+    for (const v1::PlanSeries::Part& part : series.parts()) needed.insert(part.op());
+  }
   for (const auto& [key, category] : categories_) needed.insert({category.domain(), category.name()});
   size_t older = strings_.size() - kMaxKept;
   for (auto it = strings_.begin(); older > 0; --older)
@@ -77,6 +81,7 @@ std::vector<std::string> Definitions::Frames() const {
   add(frames_, [](v1::Batch& b) { return b.add_host_frames(); });
   add(devices_, [](v1::Batch& b) { return b.add_devices(); });
   add(communicators_, [](v1::Batch& b) { return b.add_communicators(); });
+  add(series_, [](v1::Batch& b) { return b.add_plan_series(); });
   add(categories_, [](v1::Batch& b) { return b.add_range_categories(); });
   finish();
   return frames;

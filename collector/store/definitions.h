@@ -40,6 +40,7 @@ class Definitions {
   std::map<uint32_t, v1::HostFrame> frames_;
   std::map<uint32_t, v1::Device> devices_;
   std::map<uint32_t, v1::Communicator> communicators_;
+  std::map<uint32_t, v1::PlanSeries> series_;                              // of roll-ups
   std::map<std::pair<uint32_t, uint32_t>, v1::RangeCategory> categories_;  // by domain and category
   v1::Versions versions_;
   v1::NcclIdentity nccl_identity_;

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "collector/store/detail.h"
 #include "collector/store/run_files.h"
 #include "collector/store/run_source.h"
 #include "collector/store/safe_path.h"
@@ -190,6 +191,7 @@ absl::StatusOr<Replayed> Replay(const RunFiles& files, model::JobModel& job, Bat
                                 absl::FunctionRef<void()> forget) {
   absl::StatusOr<Replayed> replayed = ReplayWatched(files, job, watch);
   if (!replayed.ok()) return replayed;
+  LoadDetail(files, job);
   job.Finish();
   for (int again = 0; again < model::JobModel::kReplays; ++again) {
     if (!replayed->from_start || !job.LearnedOfSteps()) break;
@@ -197,6 +199,7 @@ absl::StatusOr<Replayed> Replay(const RunFiles& files, model::JobModel& job, Bat
     forget();
     replayed = ReplayWatched(files, job, watch);
     if (!replayed.ok()) break;
+    LoadDetail(files, job);
     job.Finish();
   }
   return replayed;
@@ -205,7 +208,9 @@ absl::StatusOr<Replayed> Replay(const RunFiles& files, model::JobModel& job, Bat
 absl::StatusOr<Replayed> ReplaySoFar(const std::string& path, model::JobModel& job) {
   const absl::StatusOr<RunFiles> files = ListRun(path);
   if (!files.ok()) return files.status();
-  return ReplayWatched(*files, job, kWatchNothing);
+  absl::StatusOr<Replayed> replayed = ReplayWatched(*files, job, kWatchNothing);
+  if (replayed.ok()) LoadDetail(*files, job);
+  return replayed;
 }
 
 }  // namespace gpuprobe::store

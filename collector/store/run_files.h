@@ -24,8 +24,12 @@ using StateSource = absl::FunctionRef<void(absl::FunctionRef<void(std::string_vi
 
 inline constexpr char kLogSuffix[] = ".gpr";
 inline constexpr char kTotalsSuffix[] = ".gpt";
+// A folder of a run: what its records were rolled up to, which is a run of its own.
+inline constexpr char kRollUpFolder[] = "roll-up";
 // What `gpuprobe top` reads; there while the run is recorded.
 inline constexpr char kLiveFile[] = "live.json";
+// In a job's directory at a hub: its name and the attempt, a line each.
+inline constexpr char kJobFile[] = "job.txt";
 
 struct Segment {
   std::string path;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/store/read_progress.h"
+#include "collector/store/run_log_label.h"
 #include "proto/limits.h"
 
 namespace gpuprobe::store {
@@ -41,13 +42,17 @@ void RunLogReader::GoOn(const MappedFile& file) {
   if (chunk_begin_ == chunk_end_) damage_.reset();  // else a whole chunk held what cannot be read
 }
 
+void RunLogReader::Rest() {
+  if (decoder_.buffered() == 0) decoder_.Take().IgnoreError();
+}
+
 size_t RunLogReader::FileBytes() const { return file_ != nullptr ? file_->size() : bytes_.size(); }
 
-std::string_view RunLogReader::NextBytes(std::string& copied) const {
-  if (file_ == nullptr) return bytes_.substr(chunk_begin_);
+std::string_view RunLogReader::BytesAt(size_t offset, size_t likely, std::string& copied) const {
+  if (file_ == nullptr) return bytes_.substr(offset);
   const size_t most = ZSTD_compressBound(kMaxChunkBytes);
-  for (size_t size = kFirstBytes;; size = std::min(4 * size, most)) {
-    copied = file_->Read(chunk_begin_, size);
+  for (size_t size = std::clamp(likely, kFirstBytes, most);; size = std::min(4 * size, most)) {
+    copied = file_->Read(offset, size);
     const bool whole = copied.size() < size || size == most;
     if (whole || !IsCutOff(ZSTD_findFrameCompressedSize(copied.data(), copied.size()))) return copied;
   }
@@ -57,22 +62,36 @@ bool RunLogReader::LoadChunk() {
   chunk_begin_ = chunk_end_;
   if (chunk_begin_ == FileBytes()) return saw_header_ ? false : Fail("empty file");
   std::string copied;
-  const std::string_view rest = NextBytes(copied);
+  size_t begin = chunk_begin_;
+  std::string_view rest = BytesAt(begin, kFirstBytes, copied);
+  const std::optional<uint64_t> apart = ReadLabel(rest);
+  if (apart.has_value()) {
+    begin += kLabelBytes;
+    if (*apart > FileBytes() - begin) return Fail("cut off");
+    if (passes_over_) {
+      chunk_end_ = begin + *apart;
+      NoteRead(chunk_end_ - chunk_begin_);
+      return true;
+    }
+    rest = BytesAt(begin, *apart, copied);
+  }
   const size_t size = ZSTD_findFrameCompressedSize(rest.data(), rest.size());
   if (ZSTD_isError(size) != 0) return Fail(IsCutOff(size) ? "cut off" : "bad chunk");
-  if (!Decompress(rest.substr(0, size))) return false;
-  chunk_end_ = chunk_begin_ + size;
-  NoteRead(size);
-  decoder_.Append(chunk_);
+  if (apart.value_or(size) != size) return Fail("bad chunk size");
+  std::string chunk;
+  if (!Decompress(rest.substr(0, size), chunk)) return false;
+  chunk_end_ = begin + size;
+  NoteRead(chunk_end_ - chunk_begin_);
+  decoder_.Append(chunk);
   return true;
 }
 
-bool RunLogReader::Decompress(std::string_view compressed) {
+bool RunLogReader::Decompress(std::string_view compressed, std::string& chunk) {
   const unsigned long long content = ZSTD_getFrameContentSize(compressed.data(), compressed.size());
   if (content == ZSTD_CONTENTSIZE_ERROR || content == ZSTD_CONTENTSIZE_UNKNOWN || content > kMaxChunkBytes)
     return Fail("bad chunk size");
-  chunk_.resize(content);
-  const size_t got = ZSTD_decompress(chunk_.data(), chunk_.size(), compressed.data(), compressed.size());
+  chunk.resize(content);
+  const size_t got = ZSTD_decompress(chunk.data(), chunk.size(), compressed.data(), compressed.size());
   if (ZSTD_isError(got) != 0)
     return Fail(ZSTD_getErrorCode(got) == ZSTD_error_checksum_wrong ? "bad checksum" : "bad chunk");
   return got == content || Fail("bad chunk size");

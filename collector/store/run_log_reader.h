@@ -39,6 +39,10 @@ class RunLogReader {
   // `raw` is valid until the next call.
   bool Next(v1::Frame& frame, std::string_view& raw);
 
+  // Whether chunks that were written apart (RunLogWriter::AppendApart) are passed over, unread and unchecked.
+  void PassOver(bool apart) { passes_over_ = apart; }
+  // Nothing is read for now: frees what the last frame needed, if none is left behind it.
+  void Rest();
   // The file has grown, as `file` shows: what was cut off at its end may be whole now.
   void GoOn(const MappedFile& file);
 
@@ -53,10 +57,11 @@ class RunLogReader {
 
  private:
   bool LoadChunk();
-  bool Decompress(std::string_view compressed);
+  bool Decompress(std::string_view compressed, std::string& chunk);
   size_t FileBytes() const;
-  // At least the whole next chunk, if there is one; from a file by way of `copied`.
-  std::string_view NextBytes(std::string& copied) const;
+  // At least the whole chunk that begins at `offset`, if there is one; from a file by way of `copied`, where
+  // `likely` bytes are read first.
+  std::string_view BytesAt(size_t offset, size_t likely, std::string& copied) const;
   bool Fail(std::string what);
 
   std::string name_;
@@ -64,8 +69,8 @@ class RunLogReader {
   std::string_view bytes_;
   size_t chunk_begin_ = 0;
   size_t chunk_end_ = 0;
-  std::string chunk_;
   framing::FrameDecoder decoder_;
+  bool passes_over_ = false;
   bool saw_header_ = false;
   uint64_t first_ns_ = 0;
   uint64_t last_ns_ = 0;

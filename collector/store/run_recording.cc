@@ -36,6 +36,7 @@ absl::Status RunRecording::Log::Open() {
           : RunLogWriter::Create(run_.directory_, file, run_.version_, run_.starts_ns_.back());
   if (!opened.ok()) return opened.status();
   writer_ = *std::move(opened);
+  if (run_.small_) writer_->PreferSmall();
   return absl::OkStatus();
 }
 
@@ -52,6 +53,16 @@ void RunRecording::Log::End() {
 }
 
 absl::Status RunRecording::Log::Append(std::string_view raw, uint64_t now_ns) {
+  return Write(raw, false, now_ns);
+}
+
+absl::Status RunRecording::Log::AppendApart(std::string_view raw, uint64_t now_ns) {
+  absl::Status status = Write(raw, true, now_ns);
+  Settle();
+  return status;
+}
+
+absl::Status RunRecording::Log::Write(std::string_view raw, bool apart, uint64_t now_ns) {
   if (stopped_) {
     ++run_.unrecorded_frames_;
     return absl::OkStatus();
@@ -63,7 +74,7 @@ absl::Status RunRecording::Log::Append(std::string_view raw, uint64_t now_ns) {
     ++run_.unrecorded_frames_;
     return status;
   }
-  Keep(status, writer_->Append(raw, now_ns));
+  Keep(status, apart ? writer_->AppendApart(raw) : writer_->Append(raw, now_ns));
   run_.generation_bytes_ += writer_->file_bytes() - std::min(before, writer_->file_bytes());
   return status;
 }

@@ -32,6 +32,8 @@ class RunRecording {
     absl::Status AppendHello(std::string_view raw, uint64_t now_ns);
     absl::Status AppendBatch(const v1::Batch& batch, std::string_view raw, uint64_t now_ns);
     absl::Status Append(std::string_view raw, uint64_t now_ns);
+    // As of RunLogWriter::AppendApart.
+    absl::Status AppendApart(std::string_view raw, uint64_t now_ns);
     absl::Status Flush();
     // Highest sequence of a batch that is in the log, or never will be because the disk refuses.
     uint64_t on_record() const { return on_record_; }
@@ -43,6 +45,7 @@ class RunRecording {
     Log(RunRecording& run, std::string name) : run_(run), name_(std::move(name)) {}
     absl::Status Begin(uint64_t now_ns);
     absl::Status Open();
+    absl::Status Write(std::string_view raw, bool apart, uint64_t now_ns);
     void End();
     // After whatever may have written.
     void Settle();
@@ -80,6 +83,8 @@ class RunRecording {
     std::vector<ProcessLog> logs;
   };
   RunRecording(const Directory& directory, std::string version, uint64_t keep_bytes, const Unfinished& run);
+  // As of RunLogWriter::PreferSmall, for all logs that begin from now on.
+  void PreferSmall() { small_ = true; }
   // In the order of Unfinished.logs, before any other is opened.
   Log* log(size_t index) const { return logs_[index].get(); }
 
@@ -109,6 +114,7 @@ class RunRecording {
   const Directory& directory_;
   std::string version_;
   uint64_t keep_bytes_;
+  bool small_ = false;
   uint32_t generation_ = 1;
   uint32_t first_generation_ = 1;
   std::vector<uint64_t> starts_ns_;  // of every generation

@@ -1,18 +1,22 @@
 #include "collector/store/run_source.h"
 
+#include <functional>
+#include <queue>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::store {
 namespace {
 
-// One frame of `source` into the model. A batch that contradicts the schema ends the source as damage does.
-void Step(RunSource& source, model::JobModel& job, Replayed& replayed, BatchWatcher watch) {
+// One frame of `source` into the model, by way of `frame`. A batch that contradicts the schema ends the
+// source as damage does.
+void Step(RunSource& source, model::JobModel& job, v1::Frame& frame, Replayed& replayed, BatchWatcher watch) {
   std::vector<Damage>& damages = replayed.damages;
-  v1::Frame frame;
   std::string_view raw;
+  source.reader->PassOver(job.LeavesStatesOut());
   if (!source.reader->Next(frame, raw)) {
     source.done = true;
     if (source.reader->damage().has_value()) damages.push_back(*source.reader->damage());
@@ -38,6 +42,8 @@ void Step(RunSource& source, model::JobModel& job, Replayed& replayed, BatchWatc
     source.process->ApplyConnection(frame.connection());
   } else if (frame.has_hang_verdict()) {
     job.ApplyVerdict(frame.hang_verdict());
+  } else if (frame.has_detail_raise()) {
+    job.ApplyRaise(frame.detail_raise());
   }
 }
 
@@ -55,15 +61,20 @@ absl::StatusOr<RunSource> OpenSource(const Segment& segment) {
 
 void Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Replayed& replayed,
                 BatchWatcher watch) {
-  while (true) {
-    RunSource* earliest = nullptr;
-    for (RunSource* source : sources) {
-      if (!source->done && (earliest == nullptr || source->reader->last_ns() < earliest->reader->last_ns())) {
-        earliest = source;
-      }
-    }
-    if (earliest == nullptr) return;
-    Step(*earliest, job, replayed, watch);
+  // By time, then in their order.
+  using Next = std::pair<uint64_t, size_t>;
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
+  const auto enqueue = [&](size_t i) {
+    if (!sources[i]->done) queue.emplace(sources[i]->reader->last_ns(), i);
+  };
+  for (size_t i = 0; i < sources.size(); ++i) enqueue(i);
+  v1::Frame frame;
+  while (!queue.empty()) {
+    const size_t earliest = queue.top().second;
+    queue.pop();
+    Step(*sources[earliest], job, frame, replayed, watch);
+    sources[earliest]->reader->Rest();  // there may be ten thousand
+    enqueue(earliest);
   }
 }
 

@@ -20,6 +20,10 @@ struct Meaning {
 
 constexpr Meaning kMeanings[] = {
     {"", "failed", "1: the call failed"},
+    {"call_time", "gpu_ns", "how long the collective was on the GPU, by the GPU's clock"},
+    {"call_time", "number",
+     "of the collectives of its communicator that NCCL timed, from 0; the same on all ranks"},
+    {"call_time", "seen_ns", "when NCCL's thread saw its end"},
     {"collective", "correlation", "of its first kernel"},
     {"collective", "end_ns", "when its last kernel ended on the GPU"},
     {"collective", "seq", "number of the call on its communicator; the same on all ranks"},
@@ -94,6 +98,8 @@ constexpr Meaning kMeanings[] = {
     {"step_waits", "caused_wait_ns",
      "how long each other rank waited for this one in the step's collectives, without sends and receives"},
     {"step_waits", "waited_ns", "how long this rank waited in them"},
+    {"traced_step", "begin_ns", "when the host began it"},
+    {"traced_step", "index", "how many had begun before it"},
     {"", "address", "of the memory"},
     {"", "algorithm", "of NCCL: ring, tree ..."},
     {"", "allocations", "how many"},
@@ -142,6 +148,7 @@ constexpr Meaning kMeanings[] = {
     {"", "reduction", "sum, prod, max, min, avg or custom"},
     {"", "replay", "of a captured call: which launch of its CUDA graph, from 1"},
     {"", "result", "NCCL's error, if the call failed"},
+    {"", "return_ns", "when the call returned"},
     {"", "root", "rank that sends to, or receives from, all"},
     {"", "samples", "how often it was seen"},
     {"", "seq", "number of the call on its communicator; the same on all ranks"},

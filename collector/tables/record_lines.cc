@@ -66,6 +66,14 @@ struct DriverCallLine : model::DriverCallRecord {
   uint32_t tid = 0;
 };
 
+struct TracedCallLine : model::TracedCallRecord {
+  JsonValue comm{};
+};
+
+struct CallTimeLine : model::CallTimeRecord {
+  JsonValue comm{};
+};
+
 struct RangeLine : model::RangeRecord {
   uint32_t tid = 0;
   JsonValue range{};
@@ -239,6 +247,9 @@ absl::Status RecordLines::Write(const v1::Batch& batch, const Emit& emit) {
   WriteHostSamples(batch, emit);
   WriteCommunicators(batch, emit);
   WriteCollectives(batch, emit);
+  WriteAsTheyAre<model::TracedStepRecord>(batch, emit);
+  WriteTraced<model::TracedCallRecord, TracedCallLine>(batch, emit);
+  WriteTraced<model::CallTimeRecord, CallTimeLine>(batch, emit);
   return absl::OkStatus();
 }
 
@@ -284,6 +295,15 @@ void RecordLines::WriteOnDevice(const v1::Batch& batch, const Emit& emit) const 
 template <typename Record>
 void RecordLines::WriteAsTheyAre(const v1::Batch& batch, const Emit& emit) const {
   model::ForEachRow<Record>(batch, [&](const Record& r) { emit(LineFor<Record>(r)); }).IgnoreError();
+}
+
+template <typename Record, typename Line>
+void RecordLines::WriteTraced(const v1::Batch& batch, const Emit& emit) const {
+  model::ForEachRow<Record>(batch, [&](const Record& r) {
+    Line line{r};
+    line.comm = {Quoted(analysis::CommName(CommunicatorOf(r.comm).hash()))};
+    emit(LineFor<Record>(line));
+  }).IgnoreError();
 }
 
 void RecordLines::WriteDriverCalls(const v1::Batch& batch, const Emit& emit) const {

@@ -87,6 +87,8 @@ class RecordLines {
   template <typename Record>
   void WriteAsTheyAre(const v1::Batch& batch, const Emit& emit) const;
   void WriteDeviceRecords(const v1::Batch& batch, const Emit& emit);
+  template <typename Record, typename Line>
+  void WriteTraced(const v1::Batch& batch, const Emit& emit) const;
   void WriteDriverCalls(const v1::Batch& batch, const Emit& emit) const;
   void WriteMemory(const v1::Batch& batch, const Emit& emit) const;
   void WriteRanges(const v1::Batch& batch, const Emit& emit);

@@ -13,6 +13,7 @@ namespace {
 constexpr uint32_t kMostOnOthers = 256;
 constexpr uint64_t kLeastPeriods = 4;  // that must be alike
 constexpr uint64_t kMuchLonger = 3;
+constexpr uint64_t kMostRounds = 8;   // whose pauses are compared
 constexpr uint64_t kMostAlike = 256;  // equal calls in a step
 
 void StoreMax(std::atomic<uint64_t>& value, uint64_t candidate) noexcept {
@@ -67,9 +68,9 @@ uint32_t CallClock::KindOf(uint64_t number) noexcept {
 }
 
 // The shortest of several rounds: a long one may be an accident.
-uint64_t CallClock::PauseBefore(uint64_t number, uint64_t period) noexcept {
+uint64_t CallClock::PauseBefore(uint64_t number, uint64_t period, uint64_t rounds) noexcept {
   uint64_t shortest = UINT64_MAX;
-  for (uint64_t round = 0; round + 1 < kLeastPeriods; ++round) {
+  for (uint64_t round = 0; round < rounds; ++round) {
     const uint64_t at = number - round * period;
     const uint64_t now = remembered[at % kRemembered].stamp.load(std::memory_order_acquire);
     const uint64_t before = remembered[(at - 1) % kRemembered].stamp.load(std::memory_order_acquire);
@@ -78,13 +79,15 @@ uint64_t CallClock::PauseBefore(uint64_t number, uint64_t period) noexcept {
   return shortest;
 }
 
-// Where in a period the longest pause is. True: it is much longer than the others.
-bool CallClock::FindBegin(uint64_t end, uint64_t period, uint64_t* begin) noexcept {
+// Where in a period the longest pause is. True: it is much longer than the others. `known`: the last calls,
+// kLeastPeriods periods or more.
+bool CallClock::FindBegin(uint64_t end, uint64_t known, uint64_t period, uint64_t* begin) noexcept {
+  const uint64_t rounds = std::min(kMostRounds, known / period - 1);
   uint64_t longest = 0;
   uint64_t second = 0;
   *begin = end - period;
   for (uint64_t number = end - period; number < end; ++number) {
-    const uint64_t pause = PauseBefore(number, period);
+    const uint64_t pause = PauseBefore(number, period, rounds);
     if (pause > longest) {
       second = longest;
       longest = pause;
@@ -113,10 +116,10 @@ CallClock::Period CallClock::FindPeriod() const noexcept {
   // If the calls of a step are alike among themselves, pauses show how many they are.
   uint64_t begin = 0;
   for (uint64_t steps = 1; steps <= kMostAlike && steps * period * kLeastPeriods <= known; ++steps) {
-    if (FindBegin(end, steps * period, &begin))
+    if (FindBegin(end, known, steps * period, &begin))
       return {.calls = static_cast<uint32_t>(steps * period), .begin = begin};
   }
-  static_cast<void>(FindBegin(end, period, &begin));
+  static_cast<void>(FindBegin(end, known, period, &begin));
   return {.calls = static_cast<uint32_t>(period), .begin = begin};
 }
 

@@ -46,8 +46,8 @@ class CallClock {
   };
   static bool IsKnown(uint64_t number) noexcept;
   static uint32_t KindOf(uint64_t number) noexcept;
-  static uint64_t PauseBefore(uint64_t number, uint64_t period) noexcept;
-  static bool FindBegin(uint64_t end, uint64_t period, uint64_t* begin) noexcept;
+  static uint64_t PauseBefore(uint64_t number, uint64_t period, uint64_t rounds) noexcept;
+  static bool FindBegin(uint64_t end, uint64_t known, uint64_t period, uint64_t* begin) noexcept;
   static constexpr uint64_t WhatOf(uint64_t number, uint32_t kind) noexcept { return number << 32 | kind; }
   void Watch(uint64_t watched, uint64_t candidate) noexcept;
 

@@ -38,6 +38,8 @@ enum class EventType : uint16_t {
   kThreadBegins,
   kLaunchTime,
   kDriverCall,
+  kTracedStep,
+  kCallTime,
 };
 
 // From here on the ring belongs to another thread: its previous owner has ended.
@@ -78,6 +80,24 @@ struct DriverCallEvent {
   uint64_t range_id;
   int32_t result;    // CUresult
   uint32_t by_nccl;  // 1: made inside a call into NCCL
+};
+
+// At level calls: a step has begun.
+struct TracedStepEvent {
+  static constexpr EventType kType = EventType::kTracedStep;
+  uint64_t time_ns;
+  uint64_t index;
+};
+
+// At level calls: NCCL has seen a collective end on the GPU.
+struct CallTimeEvent {
+  static constexpr EventType kType = EventType::kCallTime;
+  uint64_t time_ns;
+  uint64_t number;  // as CallTimes.number on the wire
+  uint64_t gpu_ns;
+  uint32_t comm;  // Communicator.id
+  uint16_t op;    // index into the NCCL entry-point table
+  uint16_t reserved;
 };
 
 // Followed by `name_bytes` of text (cut at kMaxNameBytes), not terminated.

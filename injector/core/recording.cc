@@ -89,6 +89,7 @@ Recording ChooseRecording(Settings* settings, const Identity& identity, uint64_t
       chosen.this_rank = listed;
     }
   }
+  chosen.times_calls = settings->Flag(SettingIndex("GPUPROBE_NCCL_TIMES"));
   chosen.min_copy_bytes = static_cast<uint64_t>(settings->Number(SettingIndex("GPUPROBE_MIN_COPY_BYTES")));
   chosen.min_allocation_bytes =
       static_cast<uint64_t>(settings->Number(SettingIndex("GPUPROBE_MIN_ALLOCATION_BYTES")));

@@ -39,7 +39,8 @@ struct Recording {
   uint64_t from_ns = 0;
   uint64_t span_ns = UINT64_MAX;
   bool this_rank = true;
-  uint32_t ranks = 0;  // how many record; 0: all
+  uint32_t ranks = 0;        // how many record; 0: all
+  bool times_calls = false;  // GPUPROBE_NCCL_TIMES
   uint64_t min_copy_bytes = 0;
   uint64_t min_allocation_bytes = 0;
 

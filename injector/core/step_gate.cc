@@ -85,9 +85,11 @@ StepRule ChooseSteps(Settings* settings) noexcept {
   constexpr size_t kLevel = SettingIndex("GPUPROBE_LEVEL");
   StepRule rule;
   bool on_demand = false;
+  bool traces_calls = false;
   if (settings->IsSet(kLevel)) {
     const std::string_view level = settings->Text(kLevel);
-    on_demand = level == "idle";
+    traces_calls = level == "calls";
+    on_demand = traces_calls || level == "idle";
     if (!on_demand && level != "full") settings->Reject(kLevel);
   }
   if (settings->IsSet(kMarker) && !ParseStepMarker(settings->Text(kMarker), &rule)) {
@@ -96,9 +98,10 @@ StepRule ChooseSteps(Settings* settings) noexcept {
   }
   if (on_demand) {
     for (const size_t steps : {kStart, kStop, kEvery}) {
-      if (settings->IsSet(steps)) settings->Reject(steps, "gpuprobe capture chooses the steps at level idle");
+      if (settings->IsSet(steps)) settings->Reject(steps, "gpuprobe capture chooses the steps at this level");
     }
     rule.on_demand = true;
+    rule.traces_calls = traces_calls;
     return rule;
   }
   if (rule.marker == StepRule::Marker::kNone) {
@@ -127,6 +130,7 @@ void StepGate::Init(const StepRule& rule) noexcept {
   open_range_.store(0);
   calls_.store(0);
   begun_.store(0);
+  traced_.store(0);
   opened_.store(0);
   open_.store(false);
   earlier_launch_stamp_.store(0);
@@ -199,6 +203,14 @@ void StepGate::Issued(std::string_view operation) noexcept {
   if (calls % rule_.calls != 0) return;
   End();
   Begin();
+}
+
+bool StepGate::TakeBegun(uint64_t* index) noexcept {
+  if (!traces_calls()) return false;
+  const uint64_t begun = begun_.load(std::memory_order_relaxed);
+  if (begun == 0 || traced_.exchange(begun, std::memory_order_relaxed) == begun) return false;
+  *index = begun - 1;
+  return true;
 }
 
 // Steps of calls have the number of their first call, in steps, so that a later capture's are higher.

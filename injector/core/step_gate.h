@@ -8,9 +8,9 @@
 // of the host's last wait. CUPTI's kinds stay enabled, as recording.h says. The collector cannot do this: it
 // sees steps only once their records arrive, and counts steps by the very records that are to be skipped.
 //
-// At level idle it is closed until a capture opens it for some steps, which it counts by the marker, by calls
-// on a communicator, or not at all (a window of time). Between captures it rests: launches are not noted, and
-// events that only a report would read are not made.
+// At levels idle and calls it is closed until a capture opens it for some steps, which it counts by the
+// marker, by calls on a communicator, or not at all (a window of time). Between captures it rests: launches
+// are not noted, and events that only a report would read are not made.
 //
 // Thread: Init on the starting thread, before the probe is live; Opened, Closed, Issued, Reached and Launched
 // on the program's; KeepsWork and KeepsWait in the decoder; the rest on the probe's thread with the builder's
@@ -41,7 +41,8 @@ struct StepRule {
   uint64_t start = 0;
   uint64_t stop = UINT64_MAX;
   uint64_t every = 1;
-  bool on_demand = false;  // level idle: none until a capture
+  bool on_demand = false;     // levels idle and calls: none until a capture
+  bool traces_calls = false;  // level calls: collectives and steps are noted all the same
 
   std::string_view Text() const noexcept { return {text, text_bytes}; }
   bool Records(uint64_t step) const noexcept {
@@ -76,8 +77,10 @@ class StepGate {
   void Init(const StepRule& rule) noexcept;
   // False: everything is recorded, and nothing below may be called.
   bool in_use() const noexcept { return on_demand() || rule_.marker != StepRule::Marker::kNone; }
-  // Level idle.
+  // Levels idle and calls.
   bool on_demand() const noexcept { return rule_.on_demand; }
+  // Level calls.
+  bool traces_calls() const noexcept { return rule_.traces_calls; }
   // No capture is under way.
   bool rests() const noexcept { return on_demand() && !awake_.load(std::memory_order_relaxed); }
   bool watches_ranges() const noexcept { return rule_.marker == StepRule::Marker::kRange; }
@@ -92,6 +95,8 @@ class StepGate {
   void Closed(uint64_t id) noexcept;
   // NCCL calls of one operation have returned.
   void Issued(std::string_view operation) noexcept;
+  // At level calls, after Opened or Issued. True, once for each step: it has begun since.
+  bool TakeBegun(uint64_t* index) noexcept;
   // The call with this number on a communicator has been issued, and noted in call_clock.
   void Reached(uint32_t communicator, uint64_t number) noexcept;
 
@@ -180,6 +185,7 @@ class StepGate {
   std::atomic<uint64_t> open_range_{0};  // of the current step
   std::atomic<uint64_t> calls_{0};
   std::atomic<uint64_t> begun_{0};
+  std::atomic<uint64_t> traced_{0};  // of those begun
   std::atomic<uint64_t> opened_{0};  // windows
   std::atomic<bool> open_{false};    // the last of them
   std::atomic<uint64_t> earlier_launch_stamp_{0};

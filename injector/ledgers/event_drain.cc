@@ -75,6 +75,7 @@ uint32_t RecordKindOf(EventType type) noexcept {
     case EventType::kPlanLaunch:
     case EventType::kCommunicator:
     case EventType::kGraphNode:
+    case EventType::kCallTime:
       return kRecordNccl;
     case EventType::kDriverCall:
       return kRecordDriver;
@@ -332,6 +333,12 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return allocations_.Take(Payload<GraphMemoryNodeEvent>(header));
     case EventType::kDriverCall:
       return DriverCalled(Payload<DriverCallEvent>(header), thread);
+    case EventType::kTracedStep: {
+      const auto event = Payload<TracedStepEvent>(header);
+      return builder_->Add(wire::TracedStepRow{.begin_ns = event.time_ns, .index = event.index});
+    }
+    case EventType::kCallTime:
+      return CallTook(Payload<CallTimeEvent>(header));
     case EventType::kGraphCall:
       return OnGraphCall(Payload<GraphCallEvent>(header), thread);
     case EventType::kThreadName:
@@ -501,13 +508,39 @@ void EventDrain::OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexc
   }
 }
 
+uint32_t EventDrain::OperationName(uint16_t op) noexcept {
+  const char* name = event_names.collective_op == nullptr ? nullptr : event_names.collective_op(op);
+  return name == nullptr ? 0 : builder_->String(name);
+}
+
+// Level calls. A send or a receive has no number that both sides count alike.
+void EventDrain::Trace(const CollectiveEvent& event) noexcept {
+  if (event.peer >= 0 || event.captured != 0) return;
+  constexpr int32_t kInProgress = 7;  // ncclResult_t, of a communicator that does not block
+  if (event.result != 0 && event.result != kInProgress) return;
+  builder_->Add(wire::TracedCallRow{.issue_ns = event.issue_ns,
+                                    .return_ns = std::max(event.issue_ns, event.return_ns),
+                                    .op = OperationName(event.op),
+                                    .comm = event.comm,
+                                    .seq = event.seq,
+                                    .bytes = event.count * event.element_bytes});
+}
+
+void EventDrain::CallTook(const CallTimeEvent& event) noexcept {
+  builder_->Add(wire::CallTimeRow{.seen_ns = event.time_ns,
+                                  .op = OperationName(event.op),
+                                  .comm = event.comm,
+                                  .number = event.number,
+                                  .gpu_ns = event.gpu_ns});
+}
+
 void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexcept {
+  if (step_gate.traces_calls()) Trace(event);
   // Launches of the graph that it was captured into come later.
   if (step_gate.in_use() && event.captured == 0 && !step_gate.Holds(event.issue_ns)) {
     return CountLeftOut(event.issue_ns);
   }
   if (!recording.Holds(event.issue_ns)) return CountLeftOut(event.issue_ns);
-  const char* op = event_names.collective_op == nullptr ? nullptr : event_names.collective_op(event.op);
   const char* datatype =
       event_names.collective_datatype == nullptr ? nullptr : event_names.collective_datatype(event.datatype);
   const auto how = [this](uint8_t number) noexcept {
@@ -518,7 +551,7 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
   const char* reduction = event.reduction == 0 || event_names.collective_reduction == nullptr
                               ? nullptr
                               : event_names.collective_reduction(event.reduction);
-  const CollectiveNames names{.op = op == nullptr ? 0 : builder_->String(op),
+  const CollectiveNames names{.op = OperationName(event.op),
                               .datatype = datatype == nullptr ? 0 : builder_->String(datatype),
                               .algorithm = how(event.algorithm),
                               .protocol = how(event.protocol),

@@ -85,6 +85,9 @@ class EventDrain {
   void Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept;
   void DriverCalled(const DriverCallEvent& event, uint32_t thread) noexcept;
   void OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept;
+  uint32_t OperationName(uint16_t op) noexcept;
+  void Trace(const CollectiveEvent& event) noexcept;
+  void CallTook(const CallTimeEvent& event) noexcept;
   void Collective(const CollectiveEvent& event, uint32_t thread) noexcept;
   void TookPayload(const RangePayloadEvent& event, std::string_view bytes) noexcept;
   void Communicator(const CommunicatorEvent& event, std::string_view name) noexcept;

@@ -43,7 +43,8 @@ constexpr int64_t kFirstBackoffMs = 100;
 constexpr int64_t kLongestBackoffMs = 2000;
 constexpr int64_t kDetachSettleMs = 500;
 constexpr int64_t kDetachSliceMs = 50;
-constexpr int kMaxStarts = 3;  // of collectors by this process, in the place of one that died
+constexpr int64_t kDetachSendMs = 8000;  // the program goes on meanwhile; the collector waits 10 s
+constexpr int kMaxStarts = 3;            // of collectors by this process, in the place of one that died
 // Longest waits at exit, for a collector that is gone and for one that stays silent.
 constexpr int64_t kExitReconnectMs = 200;
 constexpr int kExitSilenceMs = 500;
@@ -326,6 +327,7 @@ void ProbeThread::PrepareToDetach() noexcept {
   }
   if (finishing()) return;  // the process exits
   detaches_ = true;
+  finish_deadline_ms_ = MonotonicMs() + kDetachSendMs;
   // From here on an exit of the process does not wait for us.
   finish_requested_.store(true, std::memory_order_release);
 }

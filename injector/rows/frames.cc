@@ -129,8 +129,12 @@ bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* 
     hello.add_bytes(Number(Tag::kWantedDirectory), facts.wanted_directory.data(),
                     facts.wanted_directory.size());
     hello.add_uint32(Number(Tag::kResumes), facts.resumes ? 1 : 0);
-    if (facts.steps.on_demand)
-      hello.add_enum(Number(Tag::kLevel), static_cast<int32_t>(wire::RecordingLevel::kRecordingLevelIdle));
+    if (facts.steps.on_demand) {
+      hello.add_enum(
+          Number(Tag::kLevel),
+          static_cast<int32_t>(facts.steps.traces_calls ? wire::RecordingLevel::kRecordingLevelCalls
+                                                        : wire::RecordingLevel::kRecordingLevelIdle));
+    }
     if (facts.steps.on_demand || facts.steps.marker == StepRule::Marker::kNone) return;
     using StepsTag = wire::RecordingStepsTag;
     WireWriter steps(hello, Number(Tag::kRecordingSteps));

@@ -7,7 +7,9 @@
 #include <google/protobuf/compiler/plugin.h>
 #include <google/protobuf/io/zero_copy_stream.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -33,7 +35,10 @@ class Generator : public pb::compiler::CodeGenerator {
       content(out);
     };
     write("_tags.h", [&](Printer& out) { WriteTags(*file, out); });
-    write("_rows.h", [&](Printer& out) { WriteRows(tables, out); });
+    std::vector<TableSpec> of_process;
+    std::copy_if(tables.begin(), tables.end(), std::back_inserter(of_process),
+                 [](const TableSpec& table) { return !table.options.of_collector(); });
+    write("_rows.h", [&](Printer& out) { WriteRows(of_process, out); });
     write("_records.h", [&](Printer& out) { WriteRecords(tables, out); });
     write("_writers.h", [&](Printer& out) { WriteWriters(tables, out); });
     write("_lines.h", [&](Printer& out) { WriteLines(tables, out); });

@@ -180,19 +180,23 @@ def one_of_each(checker, program):
 RUNGS = ("kernels", "copies", "memsets", "syncs", "memory", "nccl", "nvtx")
 LADDER = {"nvtx only": "nvtx", "kernels only": "kernels", **{f"+ {kind}": ",".join(RUNGS[:i + 1]) for i, kind in enumerate(RUNGS) if i}, "+ driver": None,
           "everything": None}
+# A tool that throws away what it asks of CUPTI: kernels, or every kind that the probe asks for, also with a flush twice a second. What such a tool adds to a launch is
+# CUPTI's own.
+ALONE = {"CUPTI alone": None, "CUPTI alone, every kind": "kinds", "CUPTI alone, flushed": "kinds,flush"}
 
 
 def ladder(checker, of, command, seconds_of_said, kernels_at_least, rounds=2):
     """What the command says it took bare, under a tool of CUPTI that throws everything away, and under the probe with more and more to record; in
     rounds, so that a drift of the machine hits all alike."""
     alone = os.path.join(checker.tree, "samples", "gpu_check", "libcupti_alone.so")
-    seconds = {"bare": [], **({"CUPTI alone": []} if os.path.exists(alone) else {}), **{rung: [] for rung in LADDER}}
+    seconds = {"bare": [], **({rung: [] for rung in ALONE} if os.path.exists(alone) else {}), **{rung: [] for rung in LADDER}}
     for _ in range(rounds):
         for rung, runs in seconds.items():
             if rung in LADDER:
                 said = recorded_rung(checker, command, kernels_at_least, rung)
             else:
-                said = last_json(checker.call(command, {"CUDA_INJECTION64_PATH": alone} if rung == "CUPTI alone" else None))
+                asked = {"CUPTI_ALONE": ALONE[rung]} if ALONE.get(rung) else {}
+                said = last_json(checker.call(command, {"CUDA_INJECTION64_PATH": alone, **asked} if rung in ALONE else None))
             runs.append(seconds_of_said(said))
     checker.cost(of, seconds)
 

@@ -61,7 +61,7 @@ def main():
     for way in WAYS:
         cells = []
         for time in TIMES:
-            values = sorted(1000 * times[time] / STEPS for times in taken[way])
+            values = sorted(1000 * (times[time] if time == "wall" else times[time]["cpu"]) / STEPS for times in taken[way])
             cells.append(f"{statistics.median(values):.2f} ({values[0]:.2f} to {values[-1]:.2f})")
         print(f"| {way} | " + " | ".join(cells) + " |")
     print(f"\nThe probe's own code on the program's threads, by its report: {statistics.median(own):.3f} s ({min(own):.3f} to {max(own):.3f}).")

@@ -1,4 +1,4 @@
-"""The program of `bench.sh --pytorch`: trains a small transformer on one GPU and prints what its loop took, as JSON.
+"""The program of `bench.sh --pytorch` and `--ladder`: trains a small transformer on one GPU and prints what its loop took, as JSON.
 
 Runs in an environment of scripts/pytorch-env.sh: bench_pytorch_loop.py STEPS none|cuda|all, the last being what torch.profiler records meanwhile.
 """
@@ -6,6 +6,7 @@ import contextlib
 import glob
 import json
 import os
+import re
 import sys
 import time
 
@@ -34,20 +35,29 @@ def train(steps):
     torch.cuda.synchronize()
 
 
-def taken_s():
-    """Wall time, and CPU time of the program's threads, the simulated node's and the probe's, in seconds."""
-    times = {"wall": time.perf_counter(), "program": 0, "node": 0, "probe": 0}
+def taken():
+    """Wall time, and CPU time and context switches of the program's threads, the simulated node's and the probe's."""
+    times = {"wall": time.perf_counter(), **{owner: {"cpu": 0, "waits": 0, "preempted": 0} for owner in ("program", "node", "probe")}}
     for task in glob.glob("/proc/self/task/*"):
-        with open(f"{task}/comm", encoding="utf-8") as name, open(f"{task}/schedstat", encoding="utf-8") as cpu:
-            owner = {"gpusim": "node", "gpuprob": "probe"}.get(name.read()[:7].strip("-\n"), "program")
-            times[owner] += int(cpu.read().split()[0]) / 1e9
+        texts = {}
+        for file in ("comm", "schedstat", "status"):
+            with open(f"{task}/{file}", encoding="utf-8") as lines:
+                texts[file] = lines.read()
+        owner = times[{"gpusim": "node", "gpuprob": "probe"}.get(texts["comm"][:7].strip("-\n"), "program")]
+        owner["cpu"] += int(texts["schedstat"].split()[0]) / 1e9
+        owner["waits"] += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", texts["status"], re.M)[1])
+        owner["preempted"] += int(re.search(r"^nonvoluntary_ctxt_switches:\s+(\d+)", texts["status"], re.M)[1])
     return times
+
+
+def difference(after, before):
+    return {name: difference(after[name], before[name]) for name in after} if isinstance(after, dict) else after - before
 
 
 train(WARMUP)
 with profile(activities=RECORDED[recorded]) if recorded != "none" else contextlib.nullcontext():
     train(WARMUP)  # what the profiler does once is not a step's cost
-    before = taken_s()
+    before = taken()
     train(steps)
-    after = taken_s()
-print(json.dumps({name: after[name] - before[name] for name in after}))
+    after = taken()
+print(json.dumps(difference(after, before)))

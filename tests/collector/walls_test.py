@@ -21,7 +21,7 @@ ROOMS = {
     "observe": {"records"},
     "records": set(),
     "model": {"records"},
-    "simulate": set(),
+    "simulate": {"records"},
     "ingest": {"framing", "log", "text"},
     "report": {"model", "records"},
     "analysis": {"report", "model", "records"},

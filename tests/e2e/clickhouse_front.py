@@ -1,4 +1,4 @@
-"""ClickHouse's current engine behind its HTTP interface, as far as gpuprobe uses it: clickhouse_front.py FOLDER [USER PASSWORD].
+"""ClickHouse's current engine behind its HTTP interface, as far as gpuprobe uses it: clickhouse_front.py FOLDER [USER PASSWORD]. Takes FOLDER/config.xml as its configuration if there is one.
 
 Runs in the environment of scripts/clickhouse-env.sh. Prints its port on standard error. What a test wants it to do wrong is asked for by POST /test/MODE: "well"; "down"
 (closes connections without an answer), "busy" (HTTP 503), "late" (does what it is asked, and drops the answer), "old" (says that it is release 18.16.1).
@@ -22,7 +22,8 @@ class Engine:
         self.lock = threading.Lock()
         self.mode = "well"
         self.inserts = []
-        self.session = session.Session(os.path.join(FOLDER, "data"))
+        config = os.path.join(FOLDER, "config.xml")
+        self.session = session.Session(os.path.join(FOLDER, "data") + (f"?config-file={config}" if os.path.exists(config) else ""))
 
     def ask(self, sql):
         with self.lock:

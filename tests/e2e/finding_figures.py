@@ -56,6 +56,12 @@ def idle(part):
     return {"ns": usual(part), "share": lambda c: c.run.mean(part) / c.run.step_ns, "samples": samples_of(part.removesuffix("_ns"))}
 
 
+def idle_for_launches():
+    """Until short kernels are launched, and until they start then."""
+    late, starts = idle("host_bound_ns"), idle("launch_gap_ns")
+    return {**late, "ns": lambda c: late["ns"](c) + starts["ns"](c), "share": lambda c: late["share"](c) + starts["share"](c)}
+
+
 
 WAITS = (
     sentences("The other {others:number} ranks wait for rank {rank:rank}, which lengthens the step by {lost:time} ({share:share}).",
@@ -176,7 +182,7 @@ SENTENCES = {
     "launch-bound": ("ns", sentences(
         "The host launches too slowly: the GPUs run out of work for {ns:time} per step ({share:share} of the step).",
         "{kernels:number} kernels per step and rank compute for {each:time} each on average; {short:share} of the run's kernels are shorter than 10.0 us.",
-        kernels=kernels_per_step, each=lambda c: c.run.mean("compute_ns") / kernels_per_step(c), short=short_share, **idle("host_bound_ns"))),
+        kernels=kernels_per_step, each=lambda c: c.run.mean("compute_ns") / kernels_per_step(c), short=short_share, **idle_for_launches())),
     "sync-in-loop": ("ns", sentences(
         "The host synchronises with the GPU within the step and then launches late: nothing runs for {ns:time} per step ({share:share} of the step).",
         "{syncs:number} synchronising calls and copies to the host per step and rank block the host for {blocked:time} per step.",

@@ -448,7 +448,7 @@ class EndToEndTest(unittest.TestCase):
         """Around what holds only while the programs of the reports get processors; not around what is true of them on any machine."""
         try:
             yield
-        except AssertionError as error:
+        except (AssertionError, LookupError, StopIteration) as error:  # what is not as it should be, or not there at all
             taken = self.taken_away(reports)
             if not taken:
                 raise

@@ -59,9 +59,22 @@ class AttachTest(harness.EndToEndTest):
     def attach(self, *arguments, limit=harness.LIMIT_S, env=None):
         return self.run_program([harness.GPUPROBE, "attach", *map(str, arguments)], limit=limit, env=env)
 
-    def start_attach(self, *arguments):
+    def record_a_while(self, launches, *modes, seconds):
+        """Attaches to a program, which is unharmed, and returns the run. On a busy machine, a program may end meanwhile: then to one that runs longer."""
+        while True:
+            target = self.start_target(launches, *modes)
+            out = self.path(f"out-{random.getrandbits(32)}")
+            finished = self.attach(target.pid, "--out", out, "--for", str(seconds))
+            self.assert_unharmed(target, launches)
+            if finished.returncode == 0:
+                return out
+            self.assertEqual((finished.returncode, b"it ended meanwhile" in finished.stderr), (REFUSED, True), str(finished))
+            launches *= 2
+            self.assertLess(launches, 50_000)
+
+    def start_attach(self, *arguments, **options):
         """Once it records."""
-        program = self.start([harness.GPUPROBE, "attach", *map(str, arguments)])
+        program = self.start([harness.GPUPROBE, "attach", *map(str, arguments)], **options)
         harness.wait_until(lambda: b"attached to" in program.so_far() or not program.alive(), "attached process")
         self.assertTrue(program.alive(), program.finished())
         return program
@@ -120,6 +133,17 @@ class Recorded(AttachTest):
         self.assertTrue(target.alive())
         self.assertNotIn("gpuprobe", thread_names(target.pid))
         self.refuse(target.pid, "it was recorded before, or is now, and that works once in a process")
+        self.assert_unharmed(target, 4000)
+        self.assert_same_kernels(self.path("out"), target.pid)
+
+    def test_the_end_of_a_recording_has_longer_than_that_of_a_program(self):
+        target = self.start_target(4000)
+        attach = self.start_attach(target.pid, "--out", self.path("out"), env={"GPUPROBE_EXIT_WAIT_MS": "0"})
+        time.sleep(0.5)
+        attach.signal(signal.SIGINT)
+        self.assertEqual(attach.wait().returncode, 0)
+        self.assertTrue(target.alive(), "it did not end")
+        self.assertEqual(self.report(self.path("out"))["trust"]["cut_off"], [])
         self.assert_unharmed(target, 4000)
         self.assert_same_kernels(self.path("out"), target.pid)
 
@@ -196,20 +220,14 @@ class Unharmed(AttachTest):
 
     @hazard("attached to while threads wait in every kind of system call, and one checks its registers", sees="no call ends early, no register differs", counted="recorded from then on")
     def test_waits_are_not_ended_and_registers_are_kept(self):
-        for round_ in range(10):
-            target = self.start_target(1500, "waits", "registers")
-            finished = self.attach(target.pid, "--out", self.path(f"out-{round_}"), "--for", "0.2")
-            self.assertEqual(finished.returncode, 0, str(finished))
-            self.assert_unharmed(target, 1500)
+        for _ in range(10):
+            self.record_a_while(1500, "waits", "registers", seconds=0.2)
 
     @hazard("attached to while the only thread that waits checks its registers", sees="no register differs", counted="recorded from then on")
     def test_only_one_thread_that_waits_with_known_registers(self):
         """The main thread never waits, so this one is used."""
-        for round_ in range(10):
-            target = self.start_target(1000, "busy", "registers")
-            finished = self.attach(target.pid, "--out", self.path(f"out-{round_}"), "--for", "0.1")
-            self.assertEqual(finished.returncode, 0, str(finished))
-            self.assert_unharmed(target, 1000)
+        for _ in range(10):
+            self.record_a_while(1000, "busy", "registers", seconds=0.1)
 
     @hazard("attached to while a thread waits without end, in each kind of call", sees="no call ends", counted="recorded from then on")
     def test_waits_without_end(self):
@@ -236,12 +254,8 @@ class Unharmed(AttachTest):
 
     @hazard("attached to while a thread changes the environment all the time", sees="same result and status", counted="recorded from then on, with the rank that the environment says now")
     def test_a_thread_changes_the_environment(self):
-        for round_ in range(10):
-            target = self.start_target(1500, "environment")
-            out = self.path(f"out-{round_}")
-            finished = self.attach(target.pid, "--out", out, "--for", "0.2")
-            self.assertEqual(finished.returncode, 0, str(finished))
-            self.assert_unharmed(target, 1500)
+        for _ in range(10):
+            out = self.record_a_while(1500, "environment", seconds=0.2)
             self.assertEqual([rank["rank"] for rank in self.report(out)["ranks"]], [3])
 
     @hazard("`gpuprobe attach` is killed at any moment", sees="same result and status", counted="recording ends by itself")

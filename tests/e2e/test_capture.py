@@ -208,7 +208,7 @@ class AtRest(CaptureTest):
         self.assertLessEqual({r["kind"] for r in self.export(self.out)}, AT_REST)
         self.assertEqual([f["id"] for f in report["findings"]], ["no-step-recorded"])
         self.assertIn("gpuprobe capture", report["findings"][0]["advice"])
-        self.assertEqual(report["conditions"]["on_demand"], {"steps_by": None, "windows": []})
+        self.assertEqual(report["conditions"]["on_demand"], {"level": "idle", "steps_by": None, "windows": []})
 
     def test_after_a_capture_it_costs_what_it_cost_before(self):
         """In counts: nothing of the device's work is delivered any more, which the decoder would have to leave out."""

@@ -44,8 +44,9 @@ class Documentation(harness.EndToEndTest):
         self.assertIn(table, text_of("docs/security.md"), "replace the table in docs/security.md with the output of: gpuprobe help limits")
 
     def test_metrics_are_the_programs(self):
-        table = self.run_well([GPUPROBE, "help", "metrics"]).stdout.decode()
-        self.assertIn(table, text_of("docs/metrics.md"), "replace the table in docs/metrics.md with the output of: gpuprobe help metrics")
+        for topic in ("metrics", "hub-metrics"):
+            table = self.run_well([GPUPROBE, "help", topic]).stdout.decode()
+            self.assertIn(table, text_of("docs/metrics.md"), f"replace the table in docs/metrics.md with the output of: gpuprobe help {topic}")
 
     def test_subcommands_in_documents_exist(self):
         text = self.run_well([GPUPROBE, "--help"]).stdout.decode()

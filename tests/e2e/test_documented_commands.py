@@ -23,6 +23,7 @@ NOT_RUN = {
     "gpuprobe look": "needs programs that use a GPU: e2e.look", "gpuprobe stacks": "shows a job that runs: e2e.stacks, e2e.native_stacks", "gpuprobe query http": "reads a served run: e2e.served_runs", "gpuprobe trace http": "as query", "gpuprobe diff http": "as query",
     "gpuprobe top": "shows a job that runs: e2e.live, e2e.frozen", "gpuprobe collect": "runs until it is stopped: e2e.node_collector",
     "gpuprobe hub": "runs until it is stopped: e2e.hub_program", "gpuprobe jobs": "asks a hub: e2e.hub_page",
+    "gpuprobe report pretrain": "asks a hub: e2e.hub_jobs", "gpuprobe diff pretrain": "as report", "gpuprobe query pretrain": "as report",
 }
 SETTINGS = r"(?:[A-Z][A-Z0-9_]*=(?:\$\([^)]*\)|\S+) )*"
 

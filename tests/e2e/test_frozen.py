@@ -135,6 +135,27 @@ class Frozen(harness.EndToEndTest):
         stopped, = (f for f in report["findings"] if f["id"] == "rank-stopped")
         self.assertRegex(stopped["statement"], rf"^Rank {ODD} was stopped \(SIGSTOP\) for [\d.]+ s, from \d\d:\d\d:\d\d UTC to \d\d:\d\d:\d\d UTC\.$")
 
+    def test_at_level_calls_a_rank_that_is_stopped_and_continued(self):
+        program = self.begin([DDP_TRAIN, *ENDLESS], {"GPUPROBE_LEVEL": "calls"})
+        wait_until(self.have_called, "calls of all ranks")
+        pid = self.pid_of(ODD)
+        os.kill(pid, signal.SIGSTOP)
+        said = self.await_said(program, "HANG")
+        self.assertRegex(said, rf"HANG Rank {ODD} has been stopped \(SIGSTOP\) since \d\d:\d\d:\d\d UTC; \w+ seq \d+ on communicator")
+        os.kill(pid, signal.SIGCONT)
+        self.await_said(program, "HANG over")
+        report = self.end(program)
+        self.assertEqual(report["hangs"], [])
+
+    def have_called(self):
+        """Whether it is known live of each rank that it has called a collective."""
+        try:
+            with open(os.path.join(self.out, "live.json"), encoding="utf-8") as file:
+                ranks = json.load(file)["ranks"]
+        except OSError:
+            return False
+        return len(ranks) == RANKS and all(rank["last_call"] for rank in ranks)
+
     def test_a_rank_that_is_stopped_to_the_end_is_the_first_finding(self):
         program = self.train()
         pid = self.pid_of(ODD)

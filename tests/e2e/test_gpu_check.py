@@ -19,7 +19,7 @@ CUDA_STEPS = ("large graph", "second tool, old style", "second tool, new style",
               "many launches, exit without waiting", "one_of_each", "launch cost", "child graphs",
               *(f"{program} {loading}" for program in ("vector_add", "ddp_train", "nccl_calls") for loading in LOADINGS))
 TORCH_STEPS = ("torch.profiler inside, eager", "torch.profiler inside, graphs", "torch adds", "torch step cost", "c10 symbols", *(f"torch {mode}" for mode in MODES))
-RUNGS = {"bare", "CUPTI alone", "nvtx only", "kernels only", "+ copies", "+ memsets", "+ syncs", "+ memory", "+ nccl", "+ nvtx", "+ driver", "everything"}
+RUNGS = {"bare", "CUPTI alone", "CUPTI alone, every kind", "CUPTI alone, flushed", "nvtx only", "kernels only", "+ copies", "+ memsets", "+ syncs", "+ memory", "+ nccl", "+ nvtx", "+ driver", "everything"}
 SKIPPED_STEPS = ("JAX", "CuPy", "one_of_each_static")
 
 

@@ -66,6 +66,23 @@ class Hangs(harness.EndToEndTest):
         self.assertIn(f"Rank {ODD} did not: its last call was AllReduce seq {CALL - 1}, finished", " ".join(said.split()))
         self.assertEqual(report["findings"][0]["id"], "hang-missing-rank")
 
+    def test_at_level_calls_a_rank_that_does_not_issue(self):
+        said, report = self.hang("skip", {"GPUPROBE_LEVEL": "calls"})
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"], hang["comm_ranks"], hang["issued"]), ("missing_rank", CALL, RANKS, RANKS - 1))
+        self.assertEqual((hang["op"], hang["bytes"], hang["count"], hang["datatype"]), (SHAPE["op"], SHAPE["bytes"], None, None))
+        rank, = hang["ranks"]
+        self.assertEqual((rank["rank"], rank["state"], rank["launches_since"]), (ODD, "not_issued", None))
+        self.assertEqual((rank["last_call"]["op"], rank["last_call"]["seq"], rank["last_call"]["comm"]), ("AllReduce", CALL - 1, hang["comm"]))
+        self.assertIn("What ranks launch is not recorded at level calls", " ".join(said.split()))
+        self.assertEqual(report["findings"][0]["id"], "hang-missing-rank")
+
+    def test_at_level_calls_nothing_is_said_of_who_is_well_or_at_work(self):
+        self.check_fine("fine", 0, {"GPUPROBE_LEVEL": "calls"})
+        self.check_fine("files", 3 * AFTER_S, {"GPUPROBE_LEVEL": "calls"})
+        self.check_fine("replay-fine", 0, {"GPUPROBE_LEVEL": "calls"})
+
     def end_training(self, ready, *options, **node):
         """A job whose steps are alike, ended by SIGTERM once `ready(program)`; its report."""
         training = [LAUNCH_RANKS, str(RANKS), DDP_TRAIN, "--steps", "100000", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03", *options]

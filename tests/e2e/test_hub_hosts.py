@@ -14,6 +14,14 @@ TROUBLES = os.path.join(harness.BUILD, "tests", "e2e", "collective_troubles")
 AFTER_S = 2
 
 
+class RolledUp:
+    """The hosts send roll-ups, not records."""
+    LOGS = "roll-up"
+
+    def launched_on(self, name):
+        return {**super().launched_on(name), "GPUPROBE_ROLL_UP_FROM": "1"}
+
+
 class Faults(hub_job.HubJob):
     """On n2; n1 shows the job."""
 
@@ -72,6 +80,7 @@ class Faults(hub_job.HubJob):
 class FourHosts(hub_job.HubJob):
     COUNT = 4
     RANKS_PER_HOST = 1
+    LOGS = "."  # of a run, which the hub has, too
 
     def test_one_report(self):
         said = self.record(arguments=("--steps", "40", "--layers", "4"), GPUSIM_SLOW="rank=3,factor=2", GPUSIM_KERNELS=".*=2ms")
@@ -88,12 +97,26 @@ class FourHosts(hub_job.HubJob):
         self.assertEqual(apart["findings"], report["findings"])
         for number in range(2, self.COUNT + 1):
             self.assertIn("; n1 reports on all hosts\n", said[f"n{number}"])
-            for path in glob.glob(os.path.join(self.run_of(f"n{number}"), "*.gpr")):
+            logs = glob.glob(os.path.join(self.run_of(f"n{number}"), self.LOGS, "*.gpr"))
+            self.assertEqual(len(logs), self.RANKS_PER_HOST)
+            for path in logs:
                 self.assertEqual(harness.read_file(path), harness.read_file(os.path.join(run, f"n{number}", os.path.basename(path))))
 
 
 class EightHosts(FourHosts):
     COUNT = 8
+
+
+class FaultsRolledUp(RolledUp, Faults):
+    test_a_hub_whose_disk_is_full = None  # says nothing of what is sent
+
+
+class FourHostsRolledUp(RolledUp, FourHosts):
+
+    def test_one_report(self):
+        super().test_one_report()
+        said = self.run_well([GPUPROBE, "trace", self.run_of("n1"), "-o", self.path("timeline")]).stderr.decode()
+        self.assertIn("of what n2 and 2 other hosts recorded there are only roll-ups here", said)
 
 
 if __name__ == "__main__":

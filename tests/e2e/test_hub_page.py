@@ -1,51 +1,24 @@
 """The page of a hub, in Chromium: its jobs while they run and afterwards, each with its own page."""
 import json
 import os
-import re
 import signal
 import unittest
-import urllib.error
-import urllib.request
 
 import browser
 import harness
-from harness import DDP_TRAIN, GPUPROBE
+import local_hub
+from harness import GPUPROBE
+from local_hub import SECRET
 
 TOKEN = "a-token-of-the-page-of-a-hub"
-SECRET = "a-secret-of-hosts-and-their-hub"
 NAME = "<b>127.0.0.1:29500</b> & \"job\""
 
 
-class HubPage(browser.WithChromium, harness.EndToEndTest):
-
-    def start_hub(self, *options, **env):
-        hub = self.start([GPUPROBE, "hub", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--out", self.path("jobs"), *options],
-                         env={"GPUPROBE_HUB_TOKEN": SECRET, "HOME": self.folder, **env})
-        harness.wait_until(lambda: b"jobs: http://" in hub.so_far() or not hub.alive(), "hub")
-        self.assertTrue(hub.alive(), hub.so_far().decode())
-        said = hub.so_far().decode()
-        self.port = re.search(r"GPUPROBE_HUB=\S+:(\d+)", said)[1]
-        self.url = re.search(r"jobs: (http://\S+)", said)[1]
-        return hub
+class HubPage(browser.WithChromium, local_hub.LocalHub):
 
     def start_job(self, *arguments, **env):
-        """Two ranks, whose job has a name that is no HTML."""
-        script = " & ".join(f"RANK={rank} LOCAL_RANK={rank} {DDP_TRAIN} {' '.join(arguments)}" for rank in (0, 1)) + " & wait"
-        return self.start([GPUPROBE, "run", "--", "bash", "-c", script], devices=2,
-                          env={"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": NAME, "DDP_ID_FILE": self.path("id"),
-                               "GPUPROBE_HUB": f"127.0.0.1:{self.port}", "GPUPROBE_HUB_TOKEN": SECRET, "HOME": self.folder, **env})
-
-    def ask(self, path, **headers):
-        try:
-            with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=20) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-    def jobs(self):
-        status, text = self.ask("/api/jobs")
-        self.assertEqual(status, 200, text)
-        return json.loads(text)["jobs"]
+        """Its name is no HTML."""
+        return super().start_job(NAME, *arguments, **env)
 
     def check(self, page, troubles):
         self.assertEqual(troubles, [])
@@ -117,11 +90,29 @@ class HubPage(browser.WithChromium, harness.EndToEndTest):
             both.goto(self.url)
             self.assertEqual([heading.inner_text() for heading in both.locator("h2").all()], ["Jobs", "GPUs at fault in several jobs", "GPU time lost, by cause"])
             self.check(both, of_both)
+            # The record of each GPU and host.
+            both.locator("nav a", has_text="Hosts and GPUs").click()
+            both.wait_for_url(self.url + "/hosts")
+            self.assertEqual([heading.inner_text() for heading in both.locator("h2").all()], ["GPUs", "Hosts"])
+            self.assertEqual(self.cells(both)[:3], [offender["gpu_uuid"], row["hosts"][0], "2 of 2"])
+            self.check(both, of_both)
+            # Attempts side by side.
+            both.goto(self.url)
+            both.locator("tbody td a", has_text="2").first.click()
+            both.locator("#attempt-2").wait_for()
+            self.assertEqual([heading.inner_text() for heading in both.locator("h2").all()], ["Attempts", "Attempt 2 against 1"])
+            self.assertIn(NAME, both.locator("#count").inner_text())
+            self.assertRegex(both.locator("section p").nth(1).inner_text(), r"^A is attempt 1, B attempt 2\. ")
+            self.check(both, of_both)
+            # A kernel's name may be long, and has no spaces.
+            both.evaluate("for (const e of document.querySelectorAll('#count, section p')) e.textContent += ' ' + 'kernel_'.repeat(40)")
+            both.evaluate("document.querySelector('section').insertAdjacentHTML('beforeend', '<ul><li>' + 'kernel_'.repeat(40) + '</li></ul>')")
+            self.check(both, of_both)
         # Sorted and searched.
         both.goto(self.url + "/?sort=lost")
         self.assertEqual(both.locator("th[aria-sort]").inner_text(), "lost \u2193")
         costs = [max(finding["lost_gpu_seconds"] for finding in job["findings"]) for job in everything["jobs"]]
-        self.assertEqual([cell.inner_text() for cell in both.locator("#jobs ~ .wide tbody td:first-of-type").all()], ["2", "1"] if costs[0] > costs[1] else ["1", "2"])
+        self.assertEqual([cell.inner_text().split()[0] for cell in both.locator("#jobs ~ .wide tbody td:first-of-type").all()], ["2", "1"] if costs[0] > costs[1] else ["1", "2"])
         both.locator("input[type=search]").fill("JOB nowhere")
         both.locator("form button").click()
         harness.wait_until(lambda: "No job has these words" in both.locator("main").inner_text(), f"an empty list at {both.url}: {of_both}")

@@ -45,6 +45,8 @@ class Look(harness.EndToEndTest):
         pids = self.start_job(STUCK=str(ODD))
         harness.wait_until(lambda: "has moved" in self.job("--for", "0.3")["verdict"] and "somewhere else" in self.job("--for", "0.3")["verdict"],
                            "a job that hangs")
+        # Ranks that have to wait for a processor come to the collective later.
+        harness.wait_until(lambda: not any(p["moved"] for p in self.job("--for", "1")["processes"]), "ranks that stand still")
         job = self.job()
         self.assertEqual([(p["rank"], p["pid"], p["moved"]) for p in job["processes"]], [(rank, pids[rank], False) for rank in range(RANKS)])
         self.assertRegex(job["verdict"], r"^Rank 2 is somewhere else than the 3 others, in open(at)?( \S+)?: next_batch \(.*trains_in_python\.py:\d+\)\. "

@@ -130,6 +130,10 @@ class LiveProbe : public ::testing::Test {
         return sizeof(PhysicalMemoryEvent);
       case EventType::kDriverCall:
         return sizeof(DriverCallEvent);
+      case EventType::kTracedStep:
+        return sizeof(TracedStepEvent);
+      case EventType::kCallTime:
+        return sizeof(CallTimeEvent);
     }
     return 0;
   }

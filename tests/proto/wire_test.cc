@@ -16,24 +16,28 @@ namespace {
 namespace pb = google::protobuf;
 
 // "Kernels.duration 2 repeated uint64", "LossReason.LOSS_UNKNOWN 0", "LaunchCost reserved 3".
+void AddMessage(const pb::Descriptor& type, const std::string& name, std::set<std::string>& lines) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const pb::FieldDescriptor* field = type.field(i);
+    std::string type_name = field->type_name();
+    if (field->message_type() != nullptr) type_name = field->message_type()->name();
+    if (field->enum_type() != nullptr) type_name = field->enum_type()->name();
+    lines.insert(name + "." + field->name() + " " + std::to_string(field->number()) +
+                 (field->is_repeated() ? " repeated " : " ") + type_name);
+  }
+  for (int i = 0; i < type.reserved_range_count(); ++i) {
+    for (int number = type.reserved_range(i)->start; number < type.reserved_range(i)->end; ++number)
+      lines.insert(name + " reserved " + std::to_string(number));
+  }
+  for (int i = 0; i < type.nested_type_count(); ++i)
+    AddMessage(*type.nested_type(i), name + "." + type.nested_type(i)->name(), lines);
+}
+
 std::set<std::string> SchemaLines() {
   std::set<std::string> lines;
   const pb::FileDescriptor* file = Frame::descriptor()->file();
-  for (int i = 0; i < file->message_type_count(); ++i) {
-    const pb::Descriptor* type = file->message_type(i);
-    for (int j = 0; j < type->field_count(); ++j) {
-      const pb::FieldDescriptor* field = type->field(j);
-      std::string type_name = field->type_name();
-      if (field->message_type() != nullptr) type_name = field->message_type()->name();
-      if (field->enum_type() != nullptr) type_name = field->enum_type()->name();
-      lines.insert(type->name() + "." + field->name() + " " + std::to_string(field->number()) +
-                   (field->is_repeated() ? " repeated " : " ") + type_name);
-    }
-    for (int j = 0; j < type->reserved_range_count(); ++j) {
-      for (int number = type->reserved_range(j)->start; number < type->reserved_range(j)->end; ++number)
-        lines.insert(type->name() + " reserved " + std::to_string(number));
-    }
-  }
+  for (int i = 0; i < file->message_type_count(); ++i)
+    AddMessage(*file->message_type(i), file->message_type(i)->name(), lines);
   for (int i = 0; i < file->enum_type_count(); ++i) {
     const pb::EnumDescriptor* type = file->enum_type(i);
     for (int j = 0; j < type->value_count(); ++j) {

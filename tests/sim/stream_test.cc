@@ -3,6 +3,9 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "tests/sim/test_node.h"
@@ -11,6 +14,43 @@ namespace gpusim {
 namespace {
 
 class StreamTest : public NodeTest {};
+
+// How often the node's thread of that name has gone to sleep.
+long SleepsOf(const std::string& name) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string comm;
+    std::ifstream(task.path() / "comm") >> comm;
+    if (comm != name) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string word; status >> word;) {
+      long sleeps = 0;
+      if (word == "voluntary_ctxt_switches:" && status >> sleeps) return sleeps;
+    }
+  }
+  return -1;
+}
+
+// A launch costs a program no switch to another thread on a real node.
+TEST_F(StreamTest, ShortKernelsDoNotWakeTheNodeOneByOne) {
+  constexpr int kLaunches = 1000;
+  cudaStream_t stream = NewStream();
+  Launch(Fast(), stream);
+  ASSERT_CUDA(cudaStreamSynchronize(stream));
+  const long before = SleepsOf("gpusim-schedule");
+  ASSERT_GE(before, 0);
+  const uint64_t begin_ns = NowNs();
+  for (int i = 0; i < kLaunches; ++i) {
+    Launch(Fast(), stream);
+    const uint64_t ended_ns = NowNs() + kFastNs + 5000;
+    while (NowNs() < ended_ns) {
+    }
+  }
+  const auto took_ms = static_cast<long>((NowNs() - begin_ns) / 1'000'000);
+  EXPECT_LE(SleepsOf("gpusim-schedule") - before, 20 + 3 * took_ms);
+  ASSERT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_EQ(Activities(ActivityKind::kKernel).size(), kLaunches + 1U);
+  EXPECT_CUDA(cudaStreamDestroy(stream));
+}
 
 TEST_F(StreamTest, KernelsOfAStreamFollowEachOtherWithoutAGap) {
   cudaStream_t stream = NewStream();

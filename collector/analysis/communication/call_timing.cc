@@ -187,13 +187,15 @@ using ExposedKey = std::tuple<std::string, int, CommunicationRole, bool, Transfe
 
 // A call takes its transfer at the end, when the last rank has come, so what is exposed is the transfer
 // first. Of calls that were not compared, all may be transfer.
-ExposedSum SumOf(const model::CommunicationTiming::Call& call, const model::CollectiveSeries* series) {
+ExposedSum SumOf(const model::CommunicationTiming::Call& call, const model::Member& member,
+                 const model::CollectiveSeries* series) {
   ExposedSum sum{.calls = call.steps,
                  .time_ns = call.time_ns,
                  .exposed_ns = call.time_ns - std::min(call.hidden_ns, call.time_ns)};
   sum.transfer_ns = static_cast<double>(call.time_ns);
-  if (series != nullptr && series->steady.sums().calls > 0) {
-    const model::SteadyTransfers::Sums& steady = series->steady.sums();
+  const model::SteadyTransfers::Sums steady =
+      series == nullptr ? model::SteadyTransfers::Sums() : member.Compared(*series).steady.sums();
+  if (steady.calls > 0) {
     sum.transfer_ns =
         std::min(sum.transfer_ns, Per(steady.transfer_ns, steady.calls) * static_cast<double>(call.steps));
   }
@@ -213,7 +215,7 @@ std::map<std::pair<CallSize, TransferPattern>, SizeSum> SizesOf(const model::Mem
   for (const StepCall& call : StepCallsOf(member, exchanges)) {
     SizeSum& size = out[{CallSize(call.op, call.comm, call.size_bytes), call.transfers}];
     size.comm_ranks = call.comm_ranks;
-    size.sum.Add(SumOf(*call.timing, call.series));
+    size.sum.Add(SumOf(*call.timing, member, call.series));
     size.in_forward = size.in_forward || IsInForward(*call.timing);
   }
   return out;

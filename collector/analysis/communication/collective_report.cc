@@ -108,7 +108,8 @@ Gathered Gather(const model::Member& member, const model::CollectiveSeries& seri
   r.unlaunched_calls = series.unlaunched_calls;
   r.bytes = series.bytes;
   r.element_bytes = series.mixed_elements ? 0 : series.element_bytes;
-  r.compared_plans = series.compared_plans;
+  const model::ComparedSeries& with_others = member.Compared(series);
+  r.compared_plans = with_others.plans;
   for (const model::RanAs& how : series.ran_as)
     r.ran_as.push_back(
         {process.String(how.algorithm), process.String(how.protocol), how.channels, how.calls});
@@ -121,16 +122,16 @@ Gathered Gather(const model::Member& member, const model::CollectiveSeries& seri
   g.bus_bytes = timed.bus * measured.share;
   double timed_bytes = 0;
   for (const model::CollectivePart& part : series.parts) timed_bytes += static_cast<double>(part.timed_bytes);
-  g.steady = series.steady.sums();
+  g.steady = with_others.steady.sums();
   g.plans_per_step = static_cast<double>(series.calls) / std::max(series.calls_per_plan, 1U) /
                      static_cast<double>(std::max<uint64_t>(member.steps().count(), 1));
-  g.wait_ns = series.wait_ns;
-  const Measured compared(series, series.compared_plans, series.transfer_ns, series.first_compared);
+  g.wait_ns = with_others.wait_ns;
+  const Measured compared(series, with_others.plans, with_others.transfer_ns, with_others.first);
   g.transfers = compared.plans;
   g.transfer_ns = compared.time_ns;
   if (timed_bytes > 0)
     g.transfer_bus_bytes =
-        static_cast<double>(series.transfer_bytes) * compared.share * (timed.bus / timed_bytes);
+        static_cast<double>(with_others.transfer_bytes) * compared.share * (timed.bus / timed_bytes);
   return g;
 }
 

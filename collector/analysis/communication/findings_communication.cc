@@ -139,6 +139,16 @@ bool ExposedByBusyMachine(const Report& report) {
              thresholds::kExposedStepShare * report.communication.step_ns;
 }
 
+// Of gradients in buckets, the last can only start when backward is over. What a bucket of PyTorch's default
+// size takes then is the price of buckets, and not of a mistake.
+double LastBucketNs(const CommunicationReport& c, const Exposure& e) {
+  if (!c.buckets.has_value() || !ReducesGradients(e.role) || c.buckets->calls_per_step < kFewBuckets)
+    return 0;
+  const auto last_bytes =
+      static_cast<double>(std::min(c.buckets->sizes.front().size_bytes, thresholds::kUsualBucketBytes));
+  return c.buckets->transfer_ns_per_step * last_bytes / c.buckets->bytes_per_step;
+}
+
 Explains WhatExplains(const Report& report) {
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(report);
@@ -172,7 +182,9 @@ Explains WhatExplains(const Report& report) {
                   [&](const Straggler& s) { return s.caused.per_step_ns >= e.exposed_ns; });
   if (late_rank) return Explains::kNothing;
   if (e.share() >= thresholds::kBoundStepShare) return Explains::kBound;
-  return e.hidden_share() < thresholds::kPoorOverlapShare ? Explains::kOverlap : Explains::kNothing;
+  if (e.hidden_share() >= thresholds::kPoorOverlapShare) return Explains::kNothing;
+  const bool usual = e.exposed_ns - LastBucketNs(c, e) < thresholds::kExposedStepShare * e.step_ns;
+  return usual ? Explains::kNothing : Explains::kOverlap;
 }
 
 std::string Costs(const Exposure& e) {
@@ -300,6 +312,10 @@ std::string OverlapAdvice(const CommunicationReport& c, const Exposure& e) {
   if (!in_layers.empty()) return in_layers;
   if (e.role != CommunicationRole::kData)
     return "Issue these calls earlier, on a stream of their own, and wait for them as late as possible.";
+  if (c.buckets.has_value() && c.buckets->calls_per_step < kFewBuckets &&
+      c.buckets->bytes_per_step < thresholds::kTinyBucketBytes)
+    return "The gradients are so small that their one call takes latency, which buckets would not hide: "
+           "accumulate gradients over more batches, and use fewer hosts.";
   if (c.buckets.has_value() && c.buckets->calls_per_step < kFewBuckets)
     return "Gradients are reduced in one call, which can only start when all are ready: split them into "
            "buckets (DDP: bucket_cap_mb), and reduce each while backward goes on.";
@@ -624,11 +640,12 @@ std::vector<FindingRule> CommunicationRules() {
                     " of the step is exposed communication, excluding waits for late ranks"),
        CommunicationBound, "exposed"},
       {"poor-overlap", FindingTopic::kCommunication, Severity::kWarning,
-       absl::StrFormat("%s of the step is exposed communication, and less than %s of what compute could hide "
-                       "(of gradients: "
-                       "compute in backward) is hidden",
-                       condition::Share(thresholds::kExposedStepShare),
-                       condition::Share(thresholds::kPoorOverlapShare)),
+       absl::StrFormat(
+           "%s of the step is exposed communication, without what the last bucket of gradients takes "
+           "(%d MiB of it at most), and less than %s of what compute could hide (of gradients: "
+           "compute in backward) is hidden",
+           condition::Share(thresholds::kExposedStepShare), thresholds::kUsualBucketBytes >> 20,
+           condition::Share(thresholds::kPoorOverlapShare)),
        PoorOverlap, "exposed"},
   };
 }

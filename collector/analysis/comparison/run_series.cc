@@ -173,6 +173,31 @@ Series MeanOf(const std::vector<const Series*>& all) {
   return out;
 }
 
+RunSeries MeanSeriesOf(const model::JobModel& job) {
+  const model::Members members = job.ReportedMembers();
+  uint32_t shift = 0;
+  for (const model::Member& member : members)
+    shift = std::max(shift, member.steps().blocks().steps().shift());
+  RunSeries run;
+  run.block_steps = uint64_t{1} << shift;
+  RankSeries& mean = run.ranks.emplace_back();
+  mean.rank = 0;
+  for (size_t i = 0; i < model::kStepParts; ++i) {
+    std::vector<Series> all;
+    for (const model::Member& member : members) {
+      if (member.steps().count() == 0) continue;
+      const model::StepBlocks& blocks = member.steps().blocks();
+      all.push_back(MeansOf(blocks.Of(static_cast<model::StepPart>(i)).At(shift), blocks.steps().At(shift),
+                            BehindOf(job, member, shift)));
+    }
+    std::vector<const Series*> each;
+    each.reserve(all.size());
+    for (const Series& series : all) each.push_back(&series);
+    mean.parts[i] = MeanOf(each);
+  }
+  return run;
+}
+
 RunSeries SeriesOf(const model::JobModel& job, const Report& report) {
   RunSeries run;
   uint32_t shift = 0;

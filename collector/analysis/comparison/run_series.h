@@ -60,6 +60,10 @@ TimedTransfers TimedTransfersOf(const model::JobModel& job, const model::CallBlo
 // `report`: of the same job, with all kernels.
 RunSeries SeriesOf(const model::JobModel& job, const Report& report);
 
+// Of the parts of steps alone, with one entry for all ranks, their mean: at most one series a rank in memory
+// at a time, so for jobs of many ranks, too.
+RunSeries MeanSeriesOf(const model::JobModel& job);
+
 // The series by which two runs are compared.
 struct Run {
   Report report;

@@ -75,10 +75,11 @@ std::string LastDeeds(const Hang& hang, const HangRank& r) {
                       " and not known to have finished");
     }
     deeds.push_back(call);
-    deeds.push_back(r.launches_since == 0
-                        ? "it has launched nothing since"
-                        : absl::StrFormat("since it issued that call it has launched work %s, last %s",
-                                          Times(r.launches_since), Ago(r.last_launch_ago_ns.value_or(0))));
+    if (r.launches_since.has_value())
+      deeds.push_back(*r.launches_since == 0
+                          ? "it has launched nothing since"
+                          : absl::StrFormat("since it issued that call it has launched work %s, last %s",
+                                            Times(*r.launches_since), Ago(r.last_launch_ago_ns.value_or(0))));
   }
   if (r.halt.has_value() && r.state != HangRank::State::kHalted)
     deeds.push_back(absl::StrCat("its process ", HaltText(*r.halt)));
@@ -288,6 +289,7 @@ std::optional<uint64_t> StandstillNs(const std::vector<Hang>& hangs) {
 }
 
 std::string ShapeText(const CallShape& shape) {
+  if (shape.datatype.empty() && shape.count == 0) return absl::StrCat(shape.op, ", ", Bytes(shape.bytes));
   std::string text = absl::StrCat(shape.op, ", ", Count(shape.count), " x ",
                                   shape.datatype.empty() ? "unknown type" : shape.datatype);
   if (shape.root >= 0) absl::StrAppend(&text, ", root ", shape.root);
@@ -442,6 +444,11 @@ std::string HangEvidence(const Hang& hang) {
   if (hang.not_heard > 0)
     absl::StrAppend(&text, " ", hang.not_heard,
                     hang.not_heard == 1 ? " of its ranks is" : " of its ranks are", " not recorded here.");
+  const bool may_work = std::any_of(hang.ranks.begin(), hang.ranks.end(), [](const HangRank& r) {
+    return r.state == HangRank::State::kNotIssued && !r.last_op.empty() && !r.launches_since.has_value();
+  });
+  if (may_work)
+    text += " What ranks launch is not recorded at level calls: a rank that did not issue it may be at work.";
   text += RanksEvidence(hang);
   text += LinksEvidence(hang);
   if (hang.mismatches_after > 0)

@@ -12,7 +12,9 @@ CallShape ShapeOfCall(const model::JobModel& job, const IssuedCalls::Call& call,
   CallShape shape{
       .op = job.Name(s.op), .count = s.count, .datatype = job.Name(s.datatype), .bytes = 0, .root = s.root};
   for (const IssuedCalls::Issue& issue : call.issues) {
-    if (issue.signature == signature) shape.bytes = s.count * issue.element_bytes;
+    if (issue.signature != signature) continue;
+    const bool traced = issue.plan == IssuedCalls::kPlanNotKnown;
+    shape.bytes = traced ? issue.element_bytes : s.count * issue.element_bytes;
   }
   return shape;
 }

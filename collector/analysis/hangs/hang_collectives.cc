@@ -1,4 +1,5 @@
-// Collectives that ranks wait in, at most one for each communicator.
+// Collectives that ranks wait in, at most one for each communicator: of those that are recorded, and of those
+// that hosts are known to have issued at level calls.
 #include <algorithm>
 
 #include "collector/analysis/hangs/hang_calls.h"
@@ -18,10 +19,16 @@ bool LaunchedSomething(const ProcessModel& process, const IssuedCalls::Issue& is
   return !HeardAllLaunches(process) || process.progress().last_left_out_ns > issue.issue_ns;
 }
 
+bool IsByAll(const IssuedCalls::Communicator& comm, const IssuedCalls::Call& call) {
+  return call.issues.size() >= comm.ranks.size();
+}
+
 // The call that the ranks wait in, as far as is known: some have not issued it; or it launched nothing on
-// some; or it is the first that is not known to be over.
+// some; or it is the first that is not known to be over. `traced`: of none is it known, and those that all
+// have issued are passed over.
 const IssuedCalls::Call* WaitedFor(const model::JobModel& job, const IssuedCalls::Communicator& comm,
-                                   uint64_t now_ns) {
+                                   bool traced, uint64_t now_ns) {
+  if (comm.calls.empty()) return nullptr;  // as all of one kind are, by the job's level
   const auto of = [&](uint32_t process) -> const ProcessModel& { return *job.processes()[process]; };
   uint64_t issued_by_all = UINT64_MAX;
   bool left_out = false;  // calls, on request, on a rank that issued as few as any
@@ -36,7 +43,7 @@ const IssuedCalls::Call* WaitedFor(const model::JobModel& job, const IssuedCalls
   }
   const IssuedCalls::Call* first = nullptr;
   for (const IssuedCalls::Call& call : comm.calls) {
-    if (call.seq < comm.finished) continue;
+    if (call.seq < comm.finished || (traced && IsByAll(comm, call))) continue;
     size_t launched = 0;
     bool since_last_wait = false;
     bool missing_waits_here = false;
@@ -58,10 +65,33 @@ const IssuedCalls::Call* WaitedFor(const model::JobModel& job, const IssuedCalls
   return first;
 }
 
+// The last call, which all ranks are known to have issued and nothing more, if one that cannot run keeps it
+// from its end.
+const IssuedCalls::Call* HeldBackByAHalt(const model::JobModel& job, const IssuedCalls::Communicator& comm,
+                                         uint64_t now_ns) {
+  if (comm.calls.empty() || !IsByAll(comm, comm.calls.back())) return nullptr;
+  const IssuedCalls::Call& call = comm.calls.back();
+  bool waits = false;
+  bool halted = false;
+  for (const IssuedCalls::Issue& issue : call.issues) {
+    const uint32_t number = comm.ranks[static_cast<size_t>(issue.comm_rank)].process;
+    const ProcessModel& process = *job.processes()[number];
+    if (FindHalt(process, now_ns) != nullptr) {
+      halted = true;
+    } else {
+      // It did not go on from there.
+      waits = waits || (process.progress().last_call.issue_ns <= issue.issue_ns &&
+                        SinceLastWait(process, issue.issue_ns));
+    }
+  }
+  return halted && waits ? &call : nullptr;
+}
+
 HangSuspect SuspectOf(const model::JobModel& job, uint64_t hash, const IssuedCalls::Communicator& comm,
                       const IssuedCalls::Call& call) {
   HangSuspect s;
   for (const IssuedCalls::Issue& issue : call.issues) {
+    s.traced = s.traced || issue.plan == IssuedCalls::kPlanNotKnown;
     const uint32_t process = comm.ranks[static_cast<size_t>(issue.comm_rank)].process;
     const HangParty party{.process = process, .issue_ns = issue.issue_ns, .launch = {.plan = issue.plan}};
     (LaunchedSomething(*job.processes()[process], issue) ? s.waiting : s.launched_nothing).push_back(party);
@@ -86,7 +116,7 @@ std::vector<HangSuspect> CollectivesThatWait(const model::JobModel& job, uint64_
                                              const std::map<uint64_t, uint64_t>& mismatched) {
   std::vector<HangSuspect> out;
   for (const auto& [hash, comm] : job.issued().communicators()) {
-    const IssuedCalls::Call* call = WaitedFor(job, comm, now_ns);
+    const IssuedCalls::Call* call = WaitedFor(job, comm, false, now_ns);
     bool told = false;
     if (const auto differs = mismatched.find(hash); differs != mismatched.end()) {
       const auto at = std::find_if(comm.calls.begin(), comm.calls.end(),
@@ -98,6 +128,11 @@ std::vector<HangSuspect> CollectivesThatWait(const model::JobModel& job, uint64_
     if (call == nullptr) continue;
     out.push_back(SuspectOf(job, hash, comm, *call));
     out.back().told = told;
+  }
+  for (const auto& [hash, comm] : job.trace().calls().communicators()) {
+    const IssuedCalls::Call* call = WaitedFor(job, comm, true, now_ns);
+    if (call == nullptr) call = HeldBackByAHalt(job, comm, now_ns);
+    if (call != nullptr) out.push_back(SuspectOf(job, hash, comm, *call));
   }
   return out;
 }

@@ -141,7 +141,7 @@ HangRank DescribeRank(const ProcessModel& process, HangRank::State state, uint64
     r.last_captured = process.collectives().IsCaptured(p.last_call.plan);
     r.last_issue_ago_ns = Since(now_ns, p.last_call.issue_ns);
     if (p.last_call.done_ns != 0) r.last_done_ago_ns = Since(now_ns, p.last_call.done_ns);
-    r.launches_since = LaunchesAfter(process, p.last_call.return_ns);
+    if (!p.last_call.traced) r.launches_since = LaunchesAfter(process, p.last_call.return_ns);
   }
   if (p.last_launch_ns != 0) r.last_launch_ago_ns = Since(now_ns, p.last_launch_ns);
   r.halt = HaltOf(process, now_ns);

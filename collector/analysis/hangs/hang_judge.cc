@@ -248,11 +248,13 @@ bool HangJudge::NobodyWorksOnIt(JudgedSuspect& s, size_t index) {
     // Its calls may have been left out on request, or lost: then its sends and receives are not counted
     // right.
     // A rank is in a recorded step a moment later than another one is.
-    if (p.last_left_out_ns > s.since_ns + thresholds::kHangHeardWithinNs) return false;
+    if (!s.what.traced && p.last_left_out_ns > s.since_ns + thresholds::kHangHeardWithinNs) return false;
     if (s.what.transfer && !HeardAllLaunches(process)) return false;
     if (Since(std::min(NowOf(process, now_ns_), s.now_ns), AliveNs(process)) < after_ns_) return false;
     if (IsGone(process, s.now_ns)) continue;
     AddBehind(index, missing, kOnHost, s);
+    // It issued another call that is open, and did not go on from there.
+    if (s.what.traced) AddBehind(index, missing, model::IssuedCalls::kPlanNotKnown, s);
     if (AddBehind(index, missing, Before(missing, {}), s) && s.behind.empty()) return false;
   }
   // A late launch would have been reported by now.
@@ -264,6 +266,7 @@ bool HangJudge::NobodyWorksOnIt(JudgedSuspect& s, size_t index) {
 
 // All ranks issued it: whether it could have begun so long ago.
 bool HangJudge::NothingExplainsIt(JudgedSuspect& s, size_t index) {
+  if (s.what.traced) return false;
   uint64_t ready_ns = 0;
   uint64_t horizon_ns = s.now_ns;
   std::vector<uint32_t> held_back;

@@ -28,6 +28,7 @@ struct HangSuspect {
   std::function<Hang()> describe;  // what it is, without its ranks and times
   bool transfer = false;
   bool creation = false;                    // of a communicator: the processes wait on the host
+  bool traced = false;                      // at level calls: launches are not known
   std::vector<HangParty> waiting;           // something on the device came of their call
   std::vector<HangParty> launched_nothing;  // nothing did
   std::vector<uint32_t> missing;            // processes that did not issue it

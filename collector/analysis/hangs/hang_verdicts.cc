@@ -94,7 +94,8 @@ void PutDeeds(const HangRank& r, v1::HangRank& out) {
   out.set_last_captured(r.last_captured);
   out.set_last_issue_ago_ns(OrNone(r.last_issue_ago_ns));
   out.set_last_done_ago_ns(OrNone(r.last_done_ago_ns));
-  out.set_launches_since(r.launches_since);
+  out.set_launches_since(r.launches_since.value_or(0));
+  out.set_launches_not_recorded(!r.launches_since.has_value());
   out.set_last_launch_ago_ns(OrNone(r.last_launch_ago_ns));
   out.set_silent_ns(OrNone(r.silent_ns));
   out.set_blocked_in(r.blocked_in);
@@ -110,7 +111,7 @@ void TakeDeeds(const v1::HangRank& in, HangRank& r) {
   r.last_captured = in.last_captured();
   r.last_issue_ago_ns = Take<uint64_t>(in.last_issue_ago_ns());
   r.last_done_ago_ns = Take<uint64_t>(in.last_done_ago_ns());
-  r.launches_since = in.launches_since();
+  if (!in.launches_not_recorded()) r.launches_since = in.launches_since();
   r.last_launch_ago_ns = Take<uint64_t>(in.last_launch_ago_ns());
   r.silent_ns = Take<uint64_t>(in.silent_ns());
   r.blocked_in = in.blocked_in();

@@ -121,13 +121,17 @@ bool DrivesSeveral(const Report& report) {
 
 std::string OfTheStep(const Report& report, double ns) { return Percent(ns / report.steps->time_ns.mean); }
 
+// What a finding says: the mean of the table of steps, unless something else explains part of that.
+double SaidOf(const Report& report, Part part) {
+  const bool alone = BlamedRanks(report).empty() && !report.long_steps.has_value() && !DrivesSeveral(report);
+  return alone ? ((*report.steps).*part).mean : UsualOfRanks(report, part);
+}
+
 // What of the step this part takes, if it takes `least` of it on the median rank. The figure is the step
 // table's, unless single ranks or a few long steps, which have findings of their own, contribute to that.
 std::optional<double> TakenBy(const Report& report, Part part, double least) {
-  const double usual_ns = UsualOfRanks(report, part);
-  if (usual_ns < least * report.steps->time_ns.mean) return std::nullopt;
-  const bool alone = BlamedRanks(report).empty() && !report.long_steps.has_value() && !DrivesSeveral(report);
-  return alone ? ((*report.steps).*part).mean : usual_ns;
+  if (UsualOfRanks(report, part) < least * report.steps->time_ns.mean) return std::nullopt;
+  return SaidOf(report, part);
 }
 
 // The GPU has nothing to do because of the host, for reasons that a host without a CPU would give, too: not
@@ -389,12 +393,32 @@ void InputBound(const Report& report, std::vector<Finding>& out) {
                  .cost_ns_per_step = input_ns});
 }
 
+// Short kernels that are launched one by one to a GPU that has nothing else to do: each starts some
+// microseconds after its launch, which nobody sees where the next launches are queued already.
+bool StartsLate(const Report& report) {
+  const ComputeReport& c = report.compute;
+  const double gaps_ns = UsualOfRanks(report, &StepsReport::launch_gap_ns);
+  return UsualOfRanks(report, &StepsReport::host_bound_ns) >= thresholds::kRunsDryShare * gaps_ns &&
+         2 * c.short_kernels > c.kernels;
+}
+
+// nullopt: it is not worth a finding.
+std::optional<double> IdleForLaunches(const Report& report) {
+  double usual_ns = UsualOfRanks(report, &StepsReport::host_bound_ns);
+  double said_ns = SaidOf(report, &StepsReport::host_bound_ns);
+  if (StartsLate(report)) {
+    usual_ns += UsualOfRanks(report, &StepsReport::launch_gap_ns);
+    said_ns += SaidOf(report, &StepsReport::launch_gap_ns);
+  }
+  if (usual_ns < thresholds::kLaunchStepShare * report.steps->time_ns.mean) return std::nullopt;
+  return said_ns;
+}
+
 void LaunchBound(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report) || Starved(report)) return;
-  const std::optional<double> taken_ns =
-      TakenBy(report, &StepsReport::host_bound_ns, thresholds::kLaunchStepShare);
-  if (!taken_ns.has_value()) return;
-  const double host_ns = *taken_ns;
+  const std::optional<double> idle_ns = IdleForLaunches(report);
+  if (!idle_ns.has_value()) return;
+  const double host_ns = *idle_ns;
   // Without kernels, as in a program that only copies, there is no launching that could be too slow.
   const ComputeReport& c = report.compute;
   if (c.calls_per_step < 1) return;
@@ -591,7 +615,8 @@ std::vector<FindingRule> HostIdleRules() {
        InputBound, "idle_input"},
       {"launch-bound", FindingTopic::kSteps, Severity::kWarning,
        absl::StrCat("the median rank's GPU is idle for ", condition::Share(thresholds::kLaunchStepShare),
-                    " of the step or more while its host is launching"),
+                    " of the step or more while its host is launching, or, if most kernels are short, until "
+                    "what it launched late starts"),
        LaunchBound, "idle_launch"},
       {"sync-in-loop", FindingTopic::kSteps, Severity::kWarning,
        absl::StrCat("the median rank's GPU is idle after synchronising calls for ",

@@ -167,6 +167,12 @@ void MixedHardware(const Report& report, std::vector<Finding>& out) {
 }
 
 Finding NothingStandsOut(const Report& report) {
+  if (report.call_trace.has_value() && report.call_trace->late_rank.has_value()) {
+    return {.statement =
+                absl::StrCat("The others wait for rank ", *report.call_trace->late_rank,
+                             " in collectives, and nothing that was captured shows why, or that steps "
+                             "are longer for it.")};
+  }
   if (!EnoughSteps(report)) {
     std::vector<Finding> unknown;
     StepsUnknown(report, unknown);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "collector/analysis/communication/call_trace_report.h"
 #include "collector/analysis/hangs/process_state.h"
 #include "collector/analysis/host_time.h"
 #include "collector/analysis/members.h"
@@ -100,6 +101,7 @@ struct Candidates {
 Candidates CollectCandidates(const model::JobModel& job, const std::vector<RankReport>& ranks) {
   const std::vector<model::LateSteps::Rank> late_steps = job.comparison().late_steps().Summarize().ranks;
   const std::vector<Lateness> lateness = LatenessOf(late_steps);
+  const std::optional<CallTraceReport> trace = CallTraceOf(job);
   Candidates out;
   std::vector<RankWork> work;
   for (const model::Member& member : job.ReportedMembers()) {
@@ -111,7 +113,9 @@ Candidates CollectCandidates(const model::JobModel& job, const std::vector<RankR
                           .lateness = i < lateness.size() ? lateness[i] : Lateness{},
                           .when_late = {},
                           .work = {},
-                          .last_call_ns = LastCallOf(member)};
+                          .last_call_ns = LastCallOf(member),
+                          .late_at_calls = trace.has_value() && trace->late_rank.has_value() &&
+                                           label->rank == trace->late_rank};
     if (evidence.means.steps == 0) continue;
     if (evidence.lateness.late > 0)
       evidence.when_late = ExcessWhenLate(late_steps[i].levels[evidence.lateness.level]);

@@ -128,7 +128,8 @@ std::optional<StragglerVerdict> JudgeByStep(const RankField& field, const RankEv
                                             bool slow_kernels) {
   const Lateness& lateness = rank.lateness;
   const bool in_most = lateness.share() >= thresholds::kPersistentStepsShare;
-  if (lateness.by_chance && !(slow_kernels && in_most)) return std::nullopt;
+  // A few steps exclude chance only where many ranks are on time in them.
+  if (lateness.by_chance && !((slow_kernels || rank.late_at_calls) && in_most)) return std::nullopt;
   if (lateness.longer_by_ns < thresholds::kLateLongerStepShare * field.step_ns) return std::nullopt;
   if (lateness.lost_ns_per_step() < thresholds::kLateCostStepShare * field.step_ns) return std::nullopt;
 

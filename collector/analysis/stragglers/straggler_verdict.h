@@ -46,6 +46,8 @@ struct RankEvidence {
   Excess when_late;  // mean over the steps in which it was late
   WorkDifference work;
   double last_call_ns = 0;  // duration of the last call to start in a step
+  // At level calls: late at the collectives of the whole run, of which the steps are a few.
+  bool late_at_calls = false;
 };
 
 struct StragglerVerdict {

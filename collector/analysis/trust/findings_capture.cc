@@ -10,6 +10,7 @@
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/trust/last_moments_text.h"
 #include "collector/analysis/units.h"
+#include "collector/model/job/job_model.h"
 #include "collector/records/device_clock.h"
 #include "collector/records/process_names.h"
 #include "collector/report/processes.h"
@@ -250,6 +251,20 @@ void DuplicateRanks(const Report& report, std::vector<Finding>& out) {
 
 void NoStepRecorded(const Report& report, std::vector<Finding>& out) {
   const std::optional<OnDemand>& demand = report.conditions.on_demand;
+  if (demand.has_value() && demand->windows.empty() && demand->level == "calls") {
+    const size_t raises = report.call_trace.has_value() ? report.call_trace->raises.size() : 0;
+    out.push_back(
+        {.statement = "Kernels, copies and steps on the GPU are not recorded at level calls, and nothing was "
+                      "captured in full.",
+         .evidence = absl::StrCat(
+             "GPUPROBE_LEVEL is calls: collectives, steps of the marker, allocations and communicators "
+             "were recorded. The collector asked for ",
+             raises == 0
+                 ? "nothing more."
+                 : absl::StrCat("more ", raises, raises == 1 ? " time" : " times", ", and got none.")),
+         .advice = "While the job runs: gpuprobe capture DIR --steps 5."});
+    return;
+  }
   if (demand.has_value() && demand->windows.empty()) {
     out.push_back(
         {.statement = "Nothing was captured: the run is at level idle, and nobody asked for any step.",
@@ -425,6 +440,25 @@ void DetailDropped(const Report& report, std::vector<Finding>& out) {
        .advice = "Raise --keep SIZE to keep more."});
 }
 
+void RanksInPart(const Report& report, std::vector<Finding>& out) {
+  const uint64_t without = report.trust.ranks_without_detail;
+  if (without == 0) return;
+  const uint64_t all = report.ranks.size();
+  const bool too_many = all > model::JobModel::kMostInDetail;
+  out.push_back(
+      {.statement =
+           absl::StrCat("Kernels, memory and hosts are those of ", Count(all - std::min(all, without)),
+                        " of the ", Count(all), " ranks; steps and collectives are those of all."),
+       .evidence = too_many
+                       ? absl::StrCat("With more than ", Count(model::JobModel::kMostInDetail),
+                                      " ranks, a hub reads the detail of those that others wait for, and "
+                                      "of a few among the others.")
+                       : std::string("The hosts of the other ranks have not sent it yet, or run another "
+                                     "release of gpuprobe."),
+       .advice =
+           "Each host's own run directory has the detail of all its ranks: gpuprobe report DIR there."});
+}
+
 void ClockStepped(const Report& report, std::vector<Finding>& out) {
   const int64_t step = report.trust.clock_step_ns;
   if (std::abs(step) < thresholds::kClockStepNs) return;
@@ -512,6 +546,8 @@ std::vector<FindingRule> CaptureRules() {
        DeviceClock},
       {"detail-dropped", FindingTopic::kRecording, Severity::kInfo,
        "individual records were dropped to stay within --keep", DetailDropped},
+      {"ranks-in-part", FindingTopic::kRecording, Severity::kInfo,
+       "of some ranks only steps and collectives are known", RanksInPart},
   };
 }
 

@@ -72,7 +72,7 @@ bool IsWell(const settings::Setting& setting, const std::string& value) {
   if (setting.name == "GPUPROBE_KINDS") return AreListed(value, setting.form);
   if (setting.name == "GPUPROBE_RANKS") return AreAscendingRanks(value);
   if (setting.name == "GPUPROBE_STEP_MARKER") return IsMarker(value);
-  if (setting.name == "GPUPROBE_LEVEL") return value == "idle" || value == "full";
+  if (setting.name == "GPUPROBE_LEVEL") return value == "idle" || value == "calls" || value == "full";
   if (setting.name == "GPUPROBE_HUB_TOKEN") return http::CheckToken(value).ok();
   return true;  // GPUPROBE_HUB is judged by who reads it
 }

@@ -111,6 +111,16 @@ bool Answers(const SocketPlace& place) {
   return place.state == SocketPlace::State::kAnswers || place.state == SocketPlace::State::kBusy;
 }
 
+// Which variable makes programs that are to be started load the probe; empty: none does.
+std::string LoadingVariable(const Facts& facts) {
+  if (!facts.environment.has_value() || facts.process.has_value()) return "";
+  for (const NamedFile& file : facts.environment->files) {
+    const bool loads = file.variable == "CUDA_INJECTION64_PATH" || file.variable == "LD_PRELOAD";
+    if (loads && file.is_probe && file.error == 0) return file.variable;
+  }
+  return "";
+}
+
 // Where nobody answers.
 void JudgeSilence(const Facts& facts, Checks& checks) {
   if (facts.command.has_value() || facts.process.has_value()) return;
@@ -267,11 +277,17 @@ void JudgeCollector(const Facts& facts, Checks& checks) {
       checks.push_back({"collector", State::kOk, "none runs yet; one is started with the job", ""});
     return;
   }
+  const std::string variable = LoadingVariable(facts);
   checks.push_back(
       {"collector", State::kNote,
        absl::StrCat("pid ", answering->pid, " listens on ", answering->path,
-                    answering->node_wide ? ", for all users" : ""),
-       "Programs that load the probe by themselves record there; gpuprobe run has a collector of its own."});
+                    answering->node_wide ? ", for all users" : "",
+                    variable.empty() ? "" : ", and programs that are started here load the probe (", variable,
+                    variable.empty() ? "" : ")"),
+       variable.empty()
+           ? "Programs that load the probe by themselves record there; gpuprobe run has a collector of its "
+             "own."
+           : "They are recorded there, without gpuprobe run, which has a collector of its own."});
 }
 
 void JudgeRecords(const Facts& facts, Checks& checks) {

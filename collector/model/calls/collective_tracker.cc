@@ -207,15 +207,72 @@ CollectiveSeries& CollectiveTracker::SeriesFor(const Plan& plan) {
     for (const auto& [op, bytes] : calls) absl::StrAppend(&key, ";", op);
   }
   CollectiveSeries*& series = by_key_[key];
-  if (series == nullptr) {
-    series_.push_back(std::make_unique<CollectiveSeries>());
-    series = series_.back().get();
-    series->comm = plan.comm;
-    series->size_bytes = mixed ? 0 : total;
-    series->mixed_sizes = mixed;
-    series->calls_per_plan = static_cast<uint32_t>(plan.calls.size());
-  }
+  if (series == nullptr)
+    series = &AddSeries(plan.comm, mixed ? 0 : total, static_cast<uint32_t>(plan.calls.size()), mixed);
   return *series;
+}
+
+CollectiveSeries& CollectiveTracker::AddSeries(uint32_t comm, uint64_t size_bytes, uint32_t calls_per_plan,
+                                               bool mixed) {
+  CollectiveSeries& series = *series_.emplace_back(std::make_unique<CollectiveSeries>());
+  series.place = static_cast<uint32_t>(series_.size() - 1);
+  series.comm = comm;
+  series.size_bytes = size_bytes;
+  series.mixed_sizes = mixed;
+  series.calls_per_plan = calls_per_plan;
+  return series;
+}
+
+void CollectiveTracker::Define(const v1::PlanSeries& series) {
+  constexpr size_t kMost =
+      2 * kMaxSeries;  // those of mixed sizes are one for each communicator and operations
+  if (series.id() > series_.size() || series.id() >= kMost) return;
+  if (series.id() == series_.size())
+    AddSeries(series.comm(), series.size_bytes(), series.calls_per_plan(), series.mixed_sizes());
+  parts_.resize(series_.size());
+  std::vector<CollectivePart>& parts = parts_[series.id()];
+  parts.clear();
+  for (const v1::PlanSeries::Part& part : series.parts())
+    parts.push_back({.op = part.op(), .calls = part.calls(), .bytes = part.bytes()});
+}
+
+absl::Status CollectiveTracker::AddSettled(const ArrivalRecord& r, std::span<const TransferEnd> transfers) {
+  if (r.series >= parts_.size() || r.series >= series_.size() || r.end_ns < r.start_ns)
+    return absl::InvalidArgumentError(absl::StrCat("a plan of series ", r.series, " that was not defined"));
+  CollectiveSeries& series = *series_[r.series];
+  for (const CollectivePart& of_plan : parts_[r.series]) {
+    auto part = std::find_if(series.parts.begin(), series.parts.end(),
+                             [&](const CollectivePart& p) { return p.op == of_plan.op; });
+    if (part == series.parts.end()) part = series.parts.insert(part, CollectivePart{.op = of_plan.op});
+    const uint64_t bytes = series.mixed_sizes ? r.bytes / parts_[r.series].size() : of_plan.bytes;
+    part->calls += of_plan.calls;
+    part->bytes += bytes;
+    if (!r.lost) part->timed_bytes += bytes;
+  }
+  series.calls += series.calls_per_plan;
+  calls_ += series.calls_per_plan;
+  series.bytes += r.bytes;
+  if (r.lost) {
+    series.untimed_calls += series.calls_per_plan;
+  } else {
+    series.time_ns.Add(r.end_ns - r.start_ns);
+    series.first.See(r.start_ns, r.end_ns - r.start_ns);
+  }
+  events_.settled({.series = &series,
+                   .comm = series.comm,
+                   .seq = r.seq,
+                   .replay = r.replay,
+                   .start_ns = r.lost ? 0 : r.start_ns,
+                   .end_ns = r.lost ? 0 : r.end_ns,
+                   .issue_ns = 0,
+                   .correlation = 0,
+                   .batch = 0,
+                   .bytes = r.bytes,
+                   .lost = r.lost,
+                   .transfers = transfers,
+                   .device = r.place,
+                   .clock_shift_ns = r.clock_shift_ns});
+  return absl::OkStatus();
 }
 
 void CollectiveTracker::SettleReplay(uint64_t number) {

@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "collector/model/calls/first_plan.h"
 #include "collector/model/calls/graph_replays.h"
-#include "collector/model/calls/steady_transfers.h"
-#include "collector/model/calls/transfer_slices.h"
 #include "collector/model/calls/transfers.h"
 #include "collector/model/state/members.h"
 #include "collector/model/statistics/distribution.h"
@@ -84,26 +84,9 @@ struct TransferShapes {
   }
 };
 
-// The earliest plan of a series. It opens connections and waits for ranks that still set up, so bandwidths
-// leave it out, as nccl-tests calls each size once before it measures.
-struct FirstPlan {
-  uint64_t start_ns = UINT64_MAX;
-  uint64_t time_ns = 0;
-
-  void See(uint64_t start, uint64_t time) {
-    if (start >= start_ns) return;
-    start_ns = start;
-    time_ns = time;
-  }
-
-  template <typename Archive>
-  void Visit(Archive& archive) {
-    archive.Members(this, start_ns, time_ns);
-  }
-};
-
 struct CollectiveSeries {
   static constexpr size_t kMaxRanAs = 8;  // beyond, calls are not counted there
+  uint32_t place = 0;                     // in CollectiveTracker::series
   uint32_t comm = 0;                      // Communicator.id of this process
   uint64_t size_bytes = 0;                // bytes of one plan's calls; 0 for plans of mixed sizes
   uint32_t calls_per_plan = 1;            // above 1: fused
@@ -122,22 +105,13 @@ struct CollectiveSeries {
   static constexpr size_t kExactLimit = 1024;
   Distribution time_ns{kExactLimit};
   FirstPlan first;
-  // Against the other ranks of the same call: filled in by the job.
-  uint64_t compared_plans = 0;
-  uint64_t wait_ns = 0;         // sum of own duration minus the shortest one
-  uint64_t transfer_ns = 0;     // sum of the shortest ones
-  uint64_t transfer_bytes = 0;  // of the compared plans
-  FirstPlan first_compared;     // its time: the shortest one
-  SteadyTransfers steady;       // the compared plans after the warm-up
-  TransferSlices slices;        // the compared plans, over the run
-  TransferShapes shapes;        // likewise filled in by the job
+  TransferShapes shapes;  // of its plans that the job matched
 
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, element_bytes,
-                    mixed_elements, failed_calls, untimed_calls, unlaunched_calls, parts, ran_as, time_ns,
-                    first, compared_plans, wait_ns, transfer_ns, transfer_bytes, first_compared, steady,
-                    slices, shapes);
+    archive.Members(this, Rebuilt(place), comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes,
+                    element_bytes, mixed_elements, failed_calls, untimed_calls, unlaunched_calls, parts,
+                    ran_as, time_ns, first, shapes);
   }
 };
 
@@ -157,6 +131,10 @@ struct SettledPlan {
   bool lost;
   // Its sends and receives, if it consists of nothing else; valid during the event.
   std::span<const TransferEnd> transfers;
+  // Where its communicator's device is in DeviceSteps, and by how much the clock had been set forward before:
+  // its owner's to say.
+  size_t device = 0;
+  int64_t clock_shift_ns = 0;
 };
 
 // What the tracker reports to its owner as records come.
@@ -204,6 +182,13 @@ class CollectiveTracker {
   void EndGraphLaunch(uint64_t correlation) { replays_.Over(correlation); }
   // A kernel of NCCL's that no call explains: a record of its own, of an unknown communicator.
   void AddUnexplained(uint32_t op, uint64_t start_ns, uint64_t end_ns);
+  // From a roll-up, in place of all of the above.
+  void Define(const v1::PlanSeries& series);
+  // One plan's calls of each series, as they were defined: in no state.
+  using Defined = std::vector<std::vector<CollectivePart>>;
+  const Defined& defined() const { return parts_; }
+  void Define(Defined defined) { parts_ = std::move(defined); }
+  absl::Status AddSettled(const ArrivalRecord& r, std::span<const TransferEnd> transfers);
   // A batch was applied: settles plans that were complete kSettleBatches ago.
   void EndBatch();
   // `goes_on`: calls whose kernels have not ended are left out.
@@ -313,6 +298,7 @@ class CollectiveTracker {
   void SettleReplay(uint64_t number);
   void SettlePlan(const Plan& plan, uint64_t replay);
   CollectiveSeries& SeriesFor(const Plan& plan);
+  CollectiveSeries& AddSeries(uint32_t comm, uint64_t size_bytes, uint32_t calls_per_plan, bool mixed);
   static void CountHow(const Call& call, CollectiveSeries& series);
 
   CollectiveEvents events_;
@@ -330,12 +316,13 @@ class CollectiveTracker {
   std::map<std::tuple<uint32_t, uint32_t, int32_t>, uint64_t> pairs_;
   absl::flat_hash_map<std::string, CollectiveSeries*> by_key_;
   std::vector<std::unique_ptr<CollectiveSeries>> series_;
+  Defined parts_;
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, Rebuilt(by_key_, events_), calls_, batch_, waiting_, captured_, order_, complete_,
-                    unlaunched_, transfers_, replays_, pairs_, series_);
+    archive.Members(this, Rebuilt(by_key_, events_, parts_), calls_, batch_, waiting_, captured_, order_,
+                    complete_, unlaunched_, transfers_, replays_, pairs_, series_);
     // Series by key, as their places in series_.
     std::vector<std::pair<std::string, uint64_t>> keys;
     if constexpr (!Archive::kReads) {
@@ -345,6 +332,7 @@ class CollectiveTracker {
     }
     archive(keys);
     if constexpr (Archive::kReads) {
+      for (size_t i = 0; i < series_.size(); ++i) series_[i]->place = static_cast<uint32_t>(i);
       by_key_.clear();
       for (const auto& [key, index] : keys) {
         archive.Require(index < series_.size());

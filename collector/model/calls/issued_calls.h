@@ -28,6 +28,7 @@ class IssuedCalls {
   static constexpr size_t kMaxMismatched = 64;
   static constexpr int32_t kMaxRanks = 1 << 16;
   static constexpr uint32_t kNoProcess = UINT32_MAX;
+  static constexpr uint64_t kPlanNotKnown = UINT64_MAX - 1;  // at level calls
 
   // Properties on which all ranks must agree.
   struct Signature {
@@ -46,8 +47,8 @@ class IssuedCalls {
     int32_t comm_rank = 0;
     uint32_t signature = 0;  // index into Call::signatures
     uint64_t issue_ns = 0;
-    uint64_t element_bytes = 0;
-    uint64_t plan = 0;  // 0: it launched nothing
+    uint64_t element_bytes = 0;  // with kPlanNotKnown: of all elements
+    uint64_t plan = 0;           // 0: it launched nothing; or kPlanNotKnown
 
     template <typename Archive>
     void Visit(Archive& archive) {
@@ -98,7 +99,9 @@ class IssuedCalls {
   // `comm_rank` of `process` is one of the `ranks` of the communicator `hash`; known before it issues
   // anything.
   void Join(uint64_t hash, int32_t ranks, int32_t comm_rank, uint32_t process);
-  void Issued(uint64_t hash, int32_t comm_rank, uint64_t seq, const Signature& signature, const Issue& issue);
+  // The call if all of its ranks have issued it now, until something else is called; else nullptr.
+  const Call* Issued(uint64_t hash, int32_t comm_rank, uint64_t seq, const Signature& signature,
+                     const Issue& issue);
   // Some rank's kernel of the call has ended, or the call was captured and not launched.
   void Finished(uint64_t hash, uint64_t seq);
 

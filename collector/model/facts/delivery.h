@@ -2,6 +2,7 @@
 // losses that the process reports, and how it ended.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 
@@ -24,6 +25,8 @@ class Delivery {
   void BeginBatch(const v1::Batch& batch);
   // `counted`: the process counts the records of a batch, which older releases do not.
   void EndBatch(const v1::Batch& batch, bool counted);
+  // A roll-up says what there was of its batches in another way.
+  void OnRollUp(const v1::Batch& batch) { last_sequence_ = std::max(last_sequence_, batch.sequence()); }
   void OnBye(const v1::Bye& bye, bool counted);
   // It came back.
   void OnRejoin() { end_state_ = EndState::kConnected; }

@@ -10,8 +10,7 @@ namespace gpuprobe::model {
 
 void CallMatcher::Add(const Members& members, uint32_t number, const SettledPlan& plan,
                       RankComparison& comparison) {
-  const ProcessModel& process = *members[number].process;
-  const v1::Communicator* comm = process.FindCommunicator(plan.comm);
+  const v1::Communicator* comm = members[number].process->FindCommunicator(plan.comm);
   if (comm == nullptr || comm->hash() == 0 || comm->rank() < 0) return;
   if (comm->rank() >= IssuedCalls::kMaxRanks) return;
   if (!plan.transfers.empty()) return AddTransfers(members, number, *comm, plan, comparison);
@@ -20,6 +19,8 @@ void CallMatcher::Add(const Members& members, uint32_t number, const SettledPlan
   auto [it, added] = calls_.try_emplace(key);
   if (added) {
     order_.push_back(key);
+    it->second.participants.reserve(
+        std::min(static_cast<size_t>(std::max(comm->ranks(), 0)), members.size()));
   } else if (const auto& present = it->second.present; rank < present.size() && present[rank]) {
     // The same rank again: another communicator with the same hash (a program run twice). The entry so far
     // belongs to the earlier one.
@@ -30,7 +31,7 @@ void CallMatcher::Add(const Members& members, uint32_t number, const SettledPlan
   if (call.present.size() <= rank)
     call.present.resize(std::max<size_t>(rank + 1, std::clamp(comm->ranks(), 0, IssuedCalls::kMaxRanks)));
   call.present[rank] = true;
-  AddRank(process, number, *comm, plan, call);
+  AddRank(number, *comm, plan, call);
   if (!plan.lost) ++waiting_;
   if (static_cast<int32_t>(call.participants.size() + call.lost.size()) >= call.comm_ranks &&
       call.comm_ranks > 0) {
@@ -40,8 +41,8 @@ void CallMatcher::Add(const Members& members, uint32_t number, const SettledPlan
   CloseOldest(members, comparison);
 }
 
-void CallMatcher::AddRank(const ProcessModel& process, uint32_t member, const v1::Communicator& comm,
-                          const SettledPlan& plan, Call& call) {
+void CallMatcher::AddRank(uint32_t member, const v1::Communicator& comm, const SettledPlan& plan,
+                          Call& call) {
   if (plan.lost) {
     call.lost.push_back(member);
     return;
@@ -50,9 +51,9 @@ void CallMatcher::AddRank(const ProcessModel& process, uint32_t member, const v1
                                .comm_rank = comm.rank(),
                                .start_ns = plan.start_ns,
                                .end_ns = plan.end_ns,
-                               .clock_shift_ns = process.ClockShift(plan.batch),
+                               .clock_shift_ns = plan.clock_shift_ns,
                                .bytes = plan.bytes,
-                               .series = plan.series});
+                               .series = plan.series->place});
 }
 
 bool CallMatcher::AddShape(const ProcessModel& process, const v1::Communicator& comm,
@@ -84,7 +85,7 @@ void CallMatcher::AddTransfers(const Members& members, uint32_t member, const v1
   uint64_t number = next_meeting_++;
   Meeting& added = meetings_[number];
   added.hash = comm.hash();
-  AddRank(process, member, comm, plan, added.call);
+  AddRank(member, comm, plan, added.call);
   added.one_way = one_way_.contains({member, comm.hash()});
   for (const TransferEnd& end : plan.transfers) {
     const bool sends = nccl::IsSend(process.String(end.op));
@@ -146,14 +147,14 @@ void CallMatcher::DropMet(uint64_t number, Meeting& meeting) const {
 }
 
 void CallMatcher::Close(const Members& members, uint64_t number, RankComparison& comparison) {
-  const auto closed = meetings_.extract(number);
+  auto closed = meetings_.extract(number);
   if (closed.empty()) return;
-  const Meeting& meeting = closed.mapped();
+  Meeting& meeting = closed.mapped();
   for (const Key& key : meeting.transfers) {
     const auto half = halves_.find(key);
     if (half != halves_.end() && half->second.meeting == number) halves_.erase(half);
   }
-  const Call& call = meeting.call;
+  Call& call = meeting.call;
   if (meeting.halves > 0 || meeting.endless) return;
   if (call.participants.size() + call.lost.size() < 2) return;  // no other rank took part
   std::set<int32_t> ranks;  // of the communicator: a process may be several
@@ -163,7 +164,7 @@ void CallMatcher::Close(const Members& members, uint64_t number, RankComparison&
   const bool pair = meeting.one_way;
   if (pair && ranks.size() + call.lost.size() != 2) return;
   if (call.participants.size() > 1) {
-    comparison.Add(meeting.hash, members, call.participants, call.lost, 0,
+    comparison.Add(meeting.hash, members, std::move(call.participants), call.lost, 0,
                    pair ? RankComparison::Kind::kPair : RankComparison::Kind::kExchange);
   } else if (!pair) {
     comparison.Skip(call.participants, call.lost);
@@ -186,8 +187,8 @@ void CallMatcher::Close(const Members& members, const Key& key, Call& call, Rank
   const size_t heard = call.participants.size() + call.lost.size();
   const size_t ranks = static_cast<size_t>(std::max(call.comm_ranks, 0));
   if (call.participants.size() > 1) {
-    comparison.Add(std::get<0>(key), members, call.participants, call.lost, ranks > heard ? ranks - heard : 0,
-                   RankComparison::Kind::kCollective);
+    comparison.Add(std::get<0>(key), members, std::move(call.participants), call.lost,
+                   ranks > heard ? ranks - heard : 0, RankComparison::Kind::kCollective);
   } else if (ranks > 1) {
     comparison.Skip(call.participants, call.lost);
   }

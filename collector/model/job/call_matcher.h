@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
 #include "collector/model/calls/collective_tracker.h"
 #include "collector/model/job/member.h"
 #include "collector/model/job/rank_comparison.h"
@@ -41,17 +40,14 @@ class CallMatcher {
   // Transfers of which only one side was reported.
   static constexpr size_t kMaxHalves = size_t{1} << 19;
 
-  using Processes = std::vector<std::unique_ptr<ProcessModel>>;
-
   // `number`: of the member whose plan it is.
   void Add(const Members& members, uint32_t number, const SettledPlan& plan, RankComparison& comparison);
   // Passes all calls that still wait to the comparison.
   void Finish(const Members& members, RankComparison& comparison);
 
-  // The state names series by their process and place. REQUIRES: the processes are loaded. `members`: how
-  // many there are.
+  // REQUIRES: the members are loaded.
   template <typename Archive>
-  void Visit(Archive& archive, const Processes& processes, size_t members);
+  void Visit(Archive& archive, const Members& members);
 
  private:
   struct Call {
@@ -63,8 +59,6 @@ class CallMatcher {
   // Communicator hash, sequence, replay, 0. For a send and its receive: the ordinal of the transfer instead
   // of the sequence, and the sender's rank in the communicator << 32 | the receiver's.
   using Key = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>;
-  // A series is known by its process and its place there.
-  using Place = std::pair<uint64_t, uint64_t>;
 
   // Plans of sends and receives that meet each other so far.
   struct Meeting {
@@ -98,15 +92,13 @@ class CallMatcher {
   // Forgets the meeting's transfers that both sides reported, once they are most of its transfers.
   void DropMet(uint64_t number, Meeting& meeting) const;
   void Close(const Members& members, uint64_t number, RankComparison& comparison);
-  static void AddRank(const ProcessModel& process, uint32_t member, const v1::Communicator& comm,
-                      const SettledPlan& plan, Call& call);
+  static void AddRank(uint32_t member, const v1::Communicator& comm, const SettledPlan& plan, Call& call);
   void Close(const Members& members, const Key& key, Call& call, RankComparison& comparison);
   // Makes room for others.
   void CloseOldest(const Members& members, RankComparison& comparison);
 
   template <typename Archive>
-  void VisitCall(Archive& archive, const Processes& processes, size_t members, Call& call,
-                 absl::FunctionRef<Place(const CollectiveSeries*)> place_of);
+  void VisitCall(Archive& archive, const Members& members, Call& call);
 
   friend StateAccess;
 
@@ -121,65 +113,43 @@ class CallMatcher {
 };
 
 template <typename Archive>
-void CallMatcher::Visit(Archive& archive, const Processes& processes, size_t members) {
+void CallMatcher::Visit(Archive& archive, const Members& members) {
   uint64_t calls = calls_.size();
   archive.Members(this, Rebuilt(calls_), order_, waiting_, meetings_, halves_, next_meeting_, one_way_);
   for (const auto& [key, half] : halves_) archive.Require(meetings_.contains(half.meeting));
   archive(calls);
   if constexpr (Archive::kReads) {
-    const auto none = [](const CollectiveSeries*) { return Place{0, 0}; };
     for (; calls > 0 && archive.ok(); --calls) {
       Key key{};
       archive(key);
-      VisitCall(archive, processes, members, calls_[key], none);
+      VisitCall(archive, members, calls_[key]);
     }
-    for (auto& [number, meeting] : meetings_) VisitCall(archive, processes, members, meeting.call, none);
   } else {
-    absl::flat_hash_map<const CollectiveSeries*, Place> places;
-    for (uint64_t p = 0; p < processes.size(); ++p) {
-      const auto& all = processes[p]->collectives().series();
-      for (uint64_t s = 0; s < all.size(); ++s) places[all[s].get()] = {p, s};
-    }
-    const auto place_of = [&places](const CollectiveSeries* at) { return places.at(at); };
     for (auto& [key, call] : calls_) {
       Key copy = key;
       archive(copy);
-      VisitCall(archive, processes, members, call, place_of);
+      VisitCall(archive, members, call);
     }
-    for (auto& [number, meeting] : meetings_) VisitCall(archive, processes, members, meeting.call, place_of);
     if constexpr (Archive::kDescribes) {
       Key key{};
       archive(key);
       Call call;
       call.participants.resize(1);
-      VisitCall(archive, processes, members, call, [](const CollectiveSeries*) { return Place{0, 0}; });
+      VisitCall(archive, members, call);
     }
   }
+  for (auto& [number, meeting] : meetings_) VisitCall(archive, members, meeting.call);
 }
 
 template <typename Archive>
-void CallMatcher::VisitCall(Archive& archive, const Processes& processes, size_t members, Call& call,
-                            absl::FunctionRef<Place(const CollectiveSeries*)> place_of) {
-  uint64_t participants = call.participants.size();
-  archive(participants);
-  archive.Members(&call, Rebuilt(call.participants), call.comm_ranks, call.present, call.lost);
-  for (const uint32_t member : call.lost) archive.Require(member < members);
-  if constexpr (Archive::kReads) {
-    archive.Require(participants <= kMaxWaitingRanks);
-    call.participants.resize(archive.ok() ? participants : 0);
-  }
-  for (RankComparison::Participant& p : call.participants) {
-    Place place = place_of(p.series);
-    archive.Members(&p, Rebuilt(p.series), p.member, p.comm_rank, p.start_ns, p.end_ns, p.clock_shift_ns,
-                    p.bytes);
-    archive(place);
-    archive.Require(p.member < members && p.start_ns <= p.end_ns);
-    if constexpr (Archive::kReads) {
-      const auto& [process, series] = place;
-      archive.Require(process < processes.size() &&
-                      series < processes[process]->collectives().series().size());
-      p.series = archive.ok() ? processes[process]->collectives().series()[series].get() : nullptr;
-    }
+void CallMatcher::VisitCall(Archive& archive, const Members& members, Call& call) {
+  archive.Members(&call, call.comm_ranks, call.present, call.participants, call.lost);
+  for (const uint32_t member : call.lost) archive.Require(member < members.size());
+  archive.Require(call.participants.size() <= kMaxWaitingRanks);
+  for (const RankComparison::Participant& p : call.participants) {
+    archive.Require(p.member < members.size() && p.start_ns <= p.end_ns);
+    if (Archive::kReads && archive.ok())
+      archive.Require(p.series < members[p.member].process->collectives().series().size());
   }
   if (!archive.ok()) call.participants.clear();
 }

@@ -10,14 +10,17 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "collector/model/calls/call_trace.h"
 #include "collector/model/calls/hang_verdicts.h"
 #include "collector/model/calls/issued_calls.h"
 #include "collector/model/job/call_matcher.h"
@@ -40,6 +43,28 @@ class JobModel {
   const StepMarker& step_marker() const { return step_marker_; }
   // See StepTracker::KeepPlaced; for every process that joins from now on.
   void KeepPlaced() { keeps_placed_ = true; }
+  // Every process that joins from now on is rolled up, too: from after the batch whose number is in `done`.
+  void KeepRollUps(std::map<ProcessKey, uint64_t> done = {}) {
+    rolls_up_ = true;
+    rolled_up_ = std::move(done);
+  }
+  void KeepNoRollUps() { rolls_up_ = false; }
+  // ProcessModel::TakeRollUp, with what the process counts.
+  v1::Batch RollUp(ProcessModel& process) const;
+  // All that is known of it, as it stands behind its last roll-up; without a state if that is too large for a
+  // frame.
+  v1::Batch WholeState(ProcessModel& process) const;
+  // Of a job with more ranks, the states in roll-ups are left out, which would be gigabytes together; those
+  // of so many processes are loaded before its report (LoadDetail).
+  static constexpr int kMostInDetail = 1024;
+  bool LeavesStatesOut() const;
+  // The processes whose states are worth most: those that others waited for, or wait for now, and every n-th
+  // of the others.
+  std::vector<ProcessModel*> WorthDetail() const;
+  // `roll_ups`: of this process, from its last whole state on.
+  void LoadDetail(ProcessModel& process, const std::vector<v1::Batch>& roll_ups);
+  // Hosts with states in their roll-ups that could not be read: another release made them.
+  const std::set<std::string>& unread_hosts() const { return unread_hosts_; }
   // A process said hello. Returns its model: the same pid and start time on the same host is the same
   // process, unless it runs another program image by now (Hello.instance).
   ProcessModel& Join(const v1::Hello& hello);
@@ -74,6 +99,10 @@ class JobModel {
   // Applies what was reported about a hang while the job ran.
   void ApplyVerdict(const v1::HangVerdict& verdict) { verdicts_.Apply(verdict); }
   const HangVerdicts& verdicts() const { return verdicts_; }
+  // The collector had ranks record in full, at level calls.
+  void ApplyRaise(const v1::DetailRaise& raise) { trace_.On(raise); }
+  // Of level calls.
+  const CallTrace& trace() const { return trace_; }
   const IssuedCalls& issued() const { return issued_; }
   const RankComparison& comparison() const { return comparison_; }
   // Name of an operation or data type in `issued`: one id per name, whatever the processes call it.
@@ -92,22 +121,34 @@ class JobModel {
   // The number of the member that this device of the process is.
   uint32_t MemberOf(uint32_t process, size_t place);
   static uint32_t StateVersion();
+  void LoadProcess(ProcessModel& process, const v1::ProcessState& state);
+  // Processes with fewer calls on a communicator than others have, of those with few such: `most` in all.
+  std::vector<size_t> Behind(size_t most) const;
   void OnIssued(const ProcessModel& process, const CollectiveRecord& call);
-  uint32_t Intern(const std::string& name);
+  CallTrace::Place PlaceOf(uint32_t process, const v1::Communicator& comm) const;
+  // `before`: what was asked for before, likely the same, and is now.
+  uint32_t Intern(const std::string& name, uint32_t& before);
 
   std::vector<std::unique_ptr<ProcessModel>> processes_;
+  std::map<ProcessKey, ProcessModel*> by_key_;
   Members members_;
   std::vector<std::vector<uint32_t>> members_of_;  // by process, then by place
   StepMarker step_marker_;
   bool keeps_placed_ = false;
+  bool rolls_up_ = false;
+  std::map<ProcessKey, uint64_t> rolled_up_;
+  std::set<std::string> unread_hosts_;
   std::map<ProcessKey, DeviceSteps::Definitions> known_steps_;  // by an earlier replay
   std::optional<uint64_t> known_warmup_;
   CallMatcher calls_;
   IssuedCalls issued_;
   HangVerdicts verdicts_;
+  CallTrace trace_;
   RankComparison comparison_;
   std::vector<std::string> names_;
   absl::flat_hash_map<std::string, uint32_t> name_ids_;
+  uint32_t last_op_ = 0;  // see Intern
+  uint32_t last_datatype_ = 0;
   size_t state_bytes_ = 0;  // of SaveState, the last time
 
   friend StateAccess;

@@ -10,16 +10,20 @@
 #include <optional>
 #include <vector>
 
+#include "collector/model/calls/compared_series.h"
 #include "collector/model/process/process_model.h"
 #include "collector/model/state/members.h"
 
 namespace gpuprobe::model {
+
+class RankComparison;
 
 struct Member {
   const ProcessModel* process = nullptr;
   uint32_t index = 0;  // of the process
   uint32_t place = 0;  // in its DeviceSteps; 0: the process, as far as its other devices are not members
   uint32_t number = 0;
+  const RankComparison* comparison = nullptr;  // of the job; nullptr: with no other rank
 
   const StepTracker& steps() const { return process->device_steps().At(place).steps; }
   // Whether its steps are those of its process's first device.
@@ -48,6 +52,8 @@ struct Member {
       if (!own.has_value() || kernel.device == *own) visit(kernel, geometry, calls);
     });
   }
+  // What the comparison says of a series of its process.
+  const ComparedSeries& Compared(const CollectiveSeries& series) const;
   // visit(series) of the communicators there.
   template <typename Visitor>
   void ForEachSeries(Visitor visit) const {

@@ -5,6 +5,7 @@
 #include "collector/model/job/job_model.h"
 #include "collector/model/state/archive.h"
 #include "collector/model/state/layout.h"
+#include "proto/limits.h"
 
 namespace gpuprobe::model {
 
@@ -23,12 +24,13 @@ template <typename Archive>
 void JobModel::Visit(Archive& archive, absl::FunctionRef<void()> after_process) {
   // Rebuilt: the settings, what replays learned, and what the functions below visit.
   archive.Members(this,
-                  Rebuilt(step_marker_, keeps_placed_, known_steps_, known_warmup_, processes_, members_,
-                          members_of_, calls_, name_ids_, state_bytes_),
-                  issued_, names_, comparison_, verdicts_);
+                  Rebuilt(step_marker_, keeps_placed_, rolls_up_, rolled_up_, unread_hosts_, known_steps_,
+                          known_warmup_, processes_, by_key_, members_, members_of_, calls_, name_ids_,
+                          last_op_, last_datatype_, state_bytes_),
+                  issued_, names_, comparison_, verdicts_, trace_);
   VisitProcesses(archive, after_process);
   VisitMembers(archive);
-  calls_.Visit(archive, processes_, members_.size());
+  calls_.Visit(archive, members_);
   if constexpr (Archive::kReads) {
     archive.Require(archive.ok() && IsConsistent());
     name_ids_.clear();
@@ -84,24 +86,85 @@ bool JobModel::IsConsistent() const {
         return false;
     }
   }
-  for (const auto& [hash, comm] : issued_.communicators()) {
-    const auto issuer_known = [&ranks = comm.ranks](const IssuedCalls::Issue& issue) {
+  const auto known = [&](const std::pair<const uint64_t, IssuedCalls::Communicator>& each) {
+    const std::vector<IssuedCalls::RankState>& ranks = each.second.ranks;
+    const auto issuer_known = [&ranks](const IssuedCalls::Issue& issue) {
       return issue.comm_rank >= 0 && static_cast<size_t>(issue.comm_rank) < ranks.size() &&
              ranks[static_cast<size_t>(issue.comm_rank)].process != IssuedCalls::kNoProcess;
     };
-    const bool known =
-        all(comm.ranks,
-            [&](const IssuedCalls::RankState& rank) {
-              return rank.process == IssuedCalls::kNoProcess || rank.process < processes_.size();
-            }) &&
-        all(comm.calls, [&](const IssuedCalls::Call& call) {
-          return names_known(call) && all(call.issues, issuer_known);
-        });
-    if (!known) return false;
+    return all(ranks,
+               [&](const IssuedCalls::RankState& rank) {
+                 return rank.process == IssuedCalls::kNoProcess || rank.process < processes_.size();
+               }) &&
+           all(each.second.calls, [&](const IssuedCalls::Call& call) {
+             return names_known(call) && all(call.issues, issuer_known);
+           });
+  };
+  for (const IssuedCalls* calls : {&issued_, &trace_.calls()}) {
+    if (!all(calls->communicators(), known)) return false;
   }
-  return !names_.empty() && comparison_.blame().size() <= members_.size() &&
+  return !names_.empty() && trace_.IsOf(processes_.size()) && comparison_.blame().size() <= members_.size() &&
          comparison_.alignment().IsOf(members_.size()) && comparison_.late_steps().IsOf(members_.size()) &&
          all(issued_.Mismatches(), [&](const IssuedCalls::Mismatched& m) { return names_known(m.call); });
+}
+
+v1::Batch JobModel::RollUp(ProcessModel& process) const {
+  v1::Batch out = process.TakeRollUp();
+  v1::ProcessState& state = *out.mutable_process_state();
+  state.set_version(StateVersion());
+  StateWriter archive;
+  process.VisitLive(archive);
+  state.set_live(archive.Take());
+  return out;
+}
+
+v1::Batch JobModel::WholeState(ProcessModel& process) const {
+  constexpr size_t kMostBytes = wire::kMaxFrameBytes / 2;
+  v1::Batch out;
+  StateWriter archive;
+  archive(process);
+  if (archive.size() >= kMostBytes) return out;
+  v1::ProcessState& state = *out.mutable_process_state();
+  state.set_version(StateVersion());
+  state.set_whole(archive.Take());
+  return out;
+}
+
+void JobModel::LoadProcess(ProcessModel& process, const v1::ProcessState& state) {
+  const std::string& host = process.identity().host();
+  if (state.version() != StateVersion()) {
+    unread_hosts_.insert(host);
+    return;
+  }
+  const bool whole = !state.whole().empty();
+  const auto read = [&](ProcessModel& into) {
+    StateReader archive(whole ? state.whole() : state.live());
+    if (whole) {
+      archive(into);
+    } else {
+      into.VisitLive(archive);
+    }
+    return archive.ok() && archive.at_end();
+  };
+  // Bytes that break off must not leave half a process, and the job knows its series and devices by number.
+  ProcessModel trial(process.hello(), {});
+  const bool good =
+      read(trial) &&
+      (!whole || (trial.collectives().series().size() >= process.collectives().series().size() &&
+                  trial.device_steps().size() >= process.device_steps().size()));
+  if (good && whole) process.BeginAnew();
+  if (!good || !read(process)) unread_hosts_.insert(host);
+}
+
+void JobModel::LoadDetail(ProcessModel& process, const std::vector<v1::Batch>& roll_ups) {
+  if (roll_ups.empty()) return;
+  ProcessEvents muted;  // the job has got these rows
+  muted.state = [&](const v1::ProcessState& state) { LoadProcess(process, state); };
+  std::swap(process.events_, muted);
+  LoadProcess(process, roll_ups.front().process_state());
+  // Rows that were read before are good.
+  for (size_t i = 1; i < roll_ups.size(); ++i) process.Apply(roll_ups[i]).IgnoreError();
+  std::swap(process.events_, muted);
 }
 
 std::string JobModel::SaveState() {

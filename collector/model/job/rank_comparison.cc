@@ -22,6 +22,10 @@ bool OnOneHost(const Members& members, const std::vector<RankComparison::Partici
   });
 }
 
+const CollectiveSeries& SeriesOf(const Members& members, const RankComparison::Participant& p) {
+  return *members[p.member].process->collectives().series()[p.series];
+}
+
 // On the clock of the host, before it was stepped.
 uint64_t StartOf(const RankComparison::Participant& p) {
   return p.start_ns - static_cast<uint64_t>(p.clock_shift_ns);  // wraps as it should
@@ -57,11 +61,51 @@ std::vector<ClockLink::Window> ClockLink::Windows() const {
   return all;
 }
 
-uint32_t RankComparison::TransfersOf(uint64_t hash, const ProcessModel& process,
-                                     const CollectiveSeries& series, bool pair) {
-  const auto known = transfers_by_series_.find(&series);
-  if (known != transfers_by_series_.end()) return known->second;
-  if (series.mixed_sizes) return transfers_by_series_[&series] = kNoTransfers;
+ComparedSeries& RankComparison::ComparedOf(const Members& members, const Participant& participant) {
+  const uint32_t process = members[participant.member].index;
+  if (process >= compared_.size()) compared_.resize(process + 1);
+  std::vector<ComparedSeries>& series = compared_[process];
+  if (participant.series >= series.size()) series.resize(participant.series + 1);
+  return series[participant.series];
+}
+
+const ComparedSeries& RankComparison::Compared(uint32_t process, uint32_t series) const {
+  static const ComparedSeries kNone;
+  return process < compared_.size() && series < compared_[process].size() ? compared_[process][series]
+                                                                          : kNone;
+}
+
+const ComparedSeries& Member::Compared(const CollectiveSeries& series) const {
+  static const RankComparison kNone;
+  return (comparison == nullptr ? kNone : *comparison).Compared(index, series.place);
+}
+
+void RankComparison::FinishSeries(const Members& members) {
+  for (const Member& member : members) {
+    if (member.place != 0 || member.index >= compared_.size()) continue;
+    const ProcessModel& process = *member.process;
+    const auto& all = process.collectives().series();
+    std::vector<ComparedSeries>& compared = compared_[member.index];
+    for (size_t i = 0; i < compared.size() && i < all.size(); ++i) {
+      const StepTracker& steps = process.device_steps().At(process.PlaceOf(all[i]->comm)).steps;
+      compared[i].steady.Finish(steps.steady_runs());
+    }
+  }
+}
+
+uint32_t RankComparison::TransfersOf(uint64_t hash, const Members& members, const Participant& participant,
+                                     bool pair) {
+  ComparedSeries& compared = ComparedOf(members, participant);
+  if (compared.transfers == 0) {
+    const ProcessModel& process = *members[participant.member].process;
+    compared.transfers = FindTransfers(hash, process, SeriesOf(members, participant), pair) + 1;
+  }
+  return compared.transfers - 1;
+}
+
+uint32_t RankComparison::FindTransfers(uint64_t hash, const ProcessModel& process,
+                                       const CollectiveSeries& series, bool pair) {
+  if (series.mixed_sizes) return kNoTransfers;
   std::map<std::string, uint64_t> bytes_of_op;
   for (const CollectivePart& part : series.parts) {
     // All plans of a series are alike.
@@ -86,63 +130,115 @@ uint32_t RankComparison::TransfersOf(uint64_t hash, const ProcessModel& process,
     t.bytes_of_op = std::move(bytes_of_op);
     t.calls_per_plan = series.calls_per_plan;
   }
-  return transfers_by_series_[&series] = it->second;
+  return it->second;
 }
 
-void RankComparison::Add(uint64_t hash, const Members& members, const std::vector<Participant>& participants,
+void RankComparison::Add(uint64_t hash, const Members& members, std::vector<Participant> participants,
                          const std::vector<uint32_t>& lost, size_t absent, Kind kind) {
   const bool pair = kind == Kind::kPair;
-  const bool by_start = kind == Kind::kExchange && OnOneHost(members, participants);
+  ComparedCall call;
+  call.kind = kind;
+  call.by_start = kind == Kind::kExchange && OnOneHost(members, participants);
+  call.participants = std::move(participants);
   if (kind == Kind::kCollective && absent == 0 && whole_.size() < kMaxWhole) whole_[hash] = 1;
   if (kind != Kind::kCollective || !whole_.contains(hash)) absent = 0;
+  uint32_t most = FindLast(call);
+  for (const uint32_t member : lost) most = std::max(most, member);
+  if (most >= blame_.size()) blame_.resize(most + 1);
+  const uint32_t transfers = TransfersOf(hash, members, call.last, pair);
+  if (transfers != kNoTransfers) {
+    const auto& ops = transfers_[transfers].bytes_of_op;
+    call.has_clocks = pair || std::all_of(ops.begin(), ops.end(), [](const auto& part) {
+                        return nccl::FactsOf(part.first).ends_together;
+                      });
+  }
+  if (!pair && alignment_.Wants(hash, call.participants.size())) {
+    StepAlignment::Ends ends;
+    ends.reserve(call.participants.size());
+    for (const Participant& p : call.participants) ends.emplace_back(p.member, p.end_ns);
+    alignment_.Note(std::move(ends));
+    alignment_.Settle(members, false);
+  }
+  if ((lost.size() + absent) * kRanksForOneLost > call.participants.size()) {
+    CountWaiting(members);
+    for (const Participant& p : call.participants) Count(members, call, p);
+    if (pair) return;
+    if (transfers != kNoTransfers &&
+        Estimate(members, transfers_[transfers], call.participants, call.last, lost, absent))
+      return;
+    return Skip(call.participants, lost);
+  }
+  if (transfers != kNoTransfers) {
+    const uint64_t transfer_ns = call.last.end_ns - call.last.start_ns;
+    transfers_[transfers].time_ns.Add(transfer_ns);
+    transfers_[transfers].blocks.Add(members[call.reference.member].index, call.reference.end_ns,
+                                     transfer_ns);
+  }
+  call.has_waiting = true;
+  for (const Participant& p : call.participants) call.caused_ns += WaitedIn(call, p);
+  const bool alone = waiting_.empty() && call.participants.size() < kManyRanks;
+  waiting_.push_back(std::move(call));
+  if (alone || waiting_.size() >= kMostWaiting) CountWaiting(members);
+}
+
+uint32_t RankComparison::FindLast(ComparedCall& call) {
   const Participant* last = nullptr;
-  for (const Participant& p : participants) {
+  const Participant* reference = nullptr;
+  uint32_t most = 0;
+  for (const Participant& p : call.participants) {
     const uint64_t duration = p.end_ns - p.start_ns;
     const uint64_t shortest = last == nullptr ? UINT64_MAX : last->end_ns - last->start_ns;
     // Ties go to the lowest rank, so that the order in which ranks report makes no difference.
     if (duration < shortest || (duration == shortest && p.comm_rank < last->comm_rank)) last = &p;
-    if (p.member >= blame_.size()) blame_.resize(p.member + 1);
-    blame_[p.member].compared_ns = std::max(blame_[p.member].compared_ns, p.end_ns);
+    // The same process in every call, whichever rank comes last.
+    if (reference == nullptr || p.member < reference->member) reference = &p;
+    most = std::max(most, p.member);
   }
-  if (by_start) {
-    for (const Participant& p : participants) {
-      const bool as_late = StartOf(p) == StartOf(*last) && p.comm_rank < last->comm_rank;
-      if (StartOf(p) > StartOf(*last) || as_late) last = &p;
+  for (const Participant& p : call.participants) {
+    if (!call.by_start) break;
+    const bool as_late = StartOf(p) == StartOf(*last) && p.comm_rank < last->comm_rank;
+    if (StartOf(p) > StartOf(*last) || as_late) last = &p;
+  }
+  call.last = *last;
+  call.reference = *reference;
+  return most;
+}
+
+// What is known of a rank is spread over more memory than a processor has close by, so of several calls it is
+// visited at once. In each call, the ranks come in nearly the same order.
+void RankComparison::CountWaiting(const Members& members) {
+  constexpr size_t kTogether = 64;
+  size_t most = 0;
+  for (const ComparedCall& call : waiting_) most = std::max(most, call.participants.size());
+  for (size_t from = 0; from < most; from += kTogether) {
+    for (const ComparedCall& call : waiting_) {
+      const size_t to = std::min(from + kTogether, call.participants.size());
+      for (size_t i = from; i < to; ++i) Count(members, call, call.participants[i]);
     }
   }
-  for (const uint32_t member : lost) {
-    if (member >= blame_.size()) blame_.resize(member + 1);
-  }
-  const uint32_t transfers = TransfersOf(hash, *members[last->member].process, *last->series, pair);
-  if (transfers != kNoTransfers) {
-    const auto& ops = transfers_[transfers].bytes_of_op;
-    if (pair || std::all_of(ops.begin(), ops.end(),
-                            [](const auto& part) { return nccl::FactsOf(part.first).ends_together; }))
-      AddClocks(members, participants, pair);
-  }
-  if (!pair && alignment_.Wants(hash)) {
-    StepAlignment::Ends ends;
-    for (const Participant& p : participants) ends.emplace_back(p.member, p.end_ns);
-    alignment_.Note(std::move(ends));
-    alignment_.Settle(members, false);
-  }
-  if ((lost.size() + absent) * kRanksForOneLost > participants.size()) {
-    if (pair) return;
-    if (transfers != kNoTransfers && Estimate(transfers_[transfers], participants, *last, lost, absent))
-      return;
-    return Skip(participants, lost);
-  }
-  if (transfers != kNoTransfers) {
-    const uint64_t transfer_ns = last->end_ns - last->start_ns;
-    // On the clock of the same process in every call, whichever rank comes last.
-    const Participant& clock =
-        *std::min_element(participants.begin(), participants.end(),
-                          [](const Participant& a, const Participant& b) { return a.member < b.member; });
-    transfers_[transfers].time_ns.Add(transfer_ns);
-    transfers_[transfers].blocks.Add(members[clock.member].index, clock.end_ns, transfer_ns);
-  }
-  AddWaiting(members, participants, *last, kind, by_start);
-  AccountSteps(members[last->member], last->member, false);
+  for (const ComparedCall& call : waiting_) AccountSteps(members[call.last.member], call.last.member, false);
+  waiting_.clear();
+}
+
+void RankComparison::Count(const Members& members, const ComparedCall& call, const Participant& p) {
+  NoteStart(members, p);
+  Blame& blame = blame_[p.member];
+  blame.compared_ns = std::max(blame.compared_ns, p.end_ns);
+  if (call.has_clocks) AddClock(members, call, p);
+  if (!call.has_waiting) return;
+  AddWaiting(members, call, p);
+  if (p.member == call.last.member) AddCaused(call);
+}
+
+void RankComparison::NoteStart(const Members& members, const Participant& participant) {
+  Blame& blame = blame_[participant.member];
+  if (blame.start_is_over) return;
+  const std::deque<StepRecord>& steps = members[participant.member].steps().steps();
+  if (steps.empty() || (steps.front().index == 0 && participant.end_ns <= steps.front().end_ns)) return;
+  blame.start_is_over = true;
+  blame.start_compared_ns = blame.compared_ns;
+  blame.start_caused_mean_ns = blame.caused_mean_ns;
+  blame.start_waited_ns = blame.waited_ns;
 }
 
 void RankComparison::Skip(const std::vector<Participant>& participants, const std::vector<uint32_t>& lost) {
@@ -154,54 +250,56 @@ void RankComparison::Skip(const std::vector<Participant>& participants, const st
   for (const uint32_t member : lost) skip(member);
 }
 
-void RankComparison::AddWaiting(const Members& members, const std::vector<Participant>& participants,
-                                const Participant& last, Kind kind, bool by_start) {
-  const bool pair = kind == Kind::kPair;
-  const uint64_t shortest = last.end_ns - last.start_ns;
-  const auto waiting = [&](const Participant& p) {
-    const uint64_t took = p.end_ns - p.start_ns;
-    if (!by_start) return took - shortest;
-    // In a ring, a rank that was over by then has not met the last one.
-    const uint64_t behind = StartOf(last) - StartOf(p);
-    return behind < took ? behind : 0;
-  };
-  uint64_t caused = 0;
-  for (const Participant& p : participants) {
-    const uint64_t waited = waiting(p);
-    const uint64_t transfer = p.end_ns - p.start_ns - waited;
-    caused += waited;
-    ++p.series->compared_plans;
-    p.series->wait_ns += waited;
-    p.series->transfer_ns += transfer;
-    p.series->transfer_bytes += p.bytes;
-    p.series->first_compared.See(p.start_ns, transfer);
-    p.series->steady.Add({.end_ns = p.end_ns, .transfer_ns = transfer, .waited_ns = waited},
-                         members[p.member].steps().steady_runs());
-    p.series->slices.Add(p.end_ns, transfer);
-    blame_[p.member].waited_ns += waited;
-    blame_[p.member].compared += pair ? 0 : 1;
-  }
-  Blame& blame = blame_[last.member];
-  blame.caused_ns += caused;
+uint64_t RankComparison::WaitedIn(const ComparedCall& call, const Participant& p) {
+  const uint64_t took = p.end_ns - p.start_ns;
+  if (!call.by_start) return took - (call.last.end_ns - call.last.start_ns);
+  // In a ring, a rank that was over by then has not met the last one.
+  const uint64_t behind = StartOf(call.last) - StartOf(p);
+  return behind < took ? behind : 0;
+}
+
+void RankComparison::AddWaiting(const Members& members, const ComparedCall& call, const Participant& p) {
+  const bool pair = call.kind == Kind::kPair;
+  const uint64_t waited = WaitedIn(call, p);
+  const uint64_t transfer = p.end_ns - p.start_ns - waited;
+  ComparedSeries& series = ComparedOf(members, p);
+  ++series.plans;
+  series.wait_ns += waited;
+  series.transfer_ns += transfer;
+  series.transfer_bytes += p.bytes;
+  series.first.See(p.start_ns, transfer);
+  series.steady.Add({.end_ns = p.end_ns, .transfer_ns = transfer, .waited_ns = waited},
+                    members[p.member].steps().steady_runs());
+  series.slices.Add(p.end_ns, transfer);
+  Blame& blame = blame_[p.member];
+  blame.waited_ns += waited;
   if (pair) {
+    ++blame.pairs;
+    blame.pair_waited_ns += waited;
+  } else {
+    ++blame.compared;
+  }
+}
+
+void RankComparison::AddCaused(const ComparedCall& call) {
+  Blame& blame = blame_[call.last.member];
+  blame.caused_ns += call.caused_ns;
+  if (call.kind == Kind::kPair) {
     // Pipeline stages wait for each other by design, so this is counted separately.
-    blame.pair_caused_ns += caused;
-    for (const Participant& p : participants) {
-      ++blame_[p.member].pairs;
-      blame_[p.member].pair_waited_ns += waiting(p);
-    }
-    blame.pending.push_back({.end_ns = last.end_ns, .mean_ns = caused, .pair = true});
+    blame.pair_caused_ns += call.caused_ns;
+    blame.pending.push_back({.end_ns = call.last.end_ns, .mean_ns = call.caused_ns, .pair = true});
     return;
   }
   ++blame.last_arrivals;
-  const uint64_t mean = caused / (participants.size() - 1);
+  const uint64_t mean = call.caused_ns / (call.participants.size() - 1);
   blame.caused_mean_ns += mean;
   blame.caused_squares += absl::uint128(mean) * mean;
-  blame.pending.push_back({.end_ns = last.end_ns, .mean_ns = mean});
+  blame.pending.push_back({.end_ns = call.last.end_ns, .mean_ns = mean});
 }
 
-bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participant>& participants,
-                              const Participant& last, const std::vector<uint32_t>& lost, size_t absent) {
+bool RankComparison::Estimate(const Members& members, Transfers& transfers,
+                              const std::vector<Participant>& participants, const Participant& last,
+                              const std::vector<uint32_t>& lost, size_t absent) {
   // The usual transfer is the median of the calls of which everything was seen; while they are too few, the
   // shortest kernel that any of these ranks ever had in such a call: it came last in some.
   constexpr uint64_t kLeastWhole = 8;
@@ -211,7 +309,7 @@ bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participan
   constexpr double kSame = 1.08;
   constexpr double kSameAsShortest = 1.15;
   const uint64_t whole = transfers.time_ns.count();
-  const uint64_t seen = last.series->time_ns.count();
+  const uint64_t seen = SeriesOf(members, last).time_ns.count();
   if (seen < kLeastCalls) return false;
   if (seen >= transfers.usual_of * 2) {
     transfers.usual_of = seen;
@@ -220,7 +318,7 @@ bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participan
     } else {
       transfers.usual_ns = UINT64_MAX;
       for (const Participant& p : participants)
-        transfers.usual_ns = std::min(transfers.usual_ns, p.series->time_ns.Summarize().min);
+        transfers.usual_ns = std::min(transfers.usual_ns, SeriesOf(members, p).time_ns.Summarize().min);
     }
   }
   const double same = whole >= kLeastWhole ? kSame : kSameAsShortest;
@@ -272,20 +370,22 @@ void RankComparison::Cause(uint32_t member, uint64_t end_ns, double mean_ns, dou
   blame.pending.push_back({.end_ns = end_ns, .mean_ns = mean});
 }
 
-void RankComparison::AddClocks(const Members& members, const std::vector<Participant>& participants,
-                               bool pair) {
-  const Participant& reference =
-      *std::min_element(participants.begin(), participants.end(),
-                        [](const Participant& a, const Participant& b) { return a.member < b.member; });
-  const auto reference_ns =
-      reference.end_ns - static_cast<uint64_t>(reference.clock_shift_ns);  // wraps as it should
-  auto& links = pair ? pair_clocks_ : clocks_;
-  for (const Participant& p : participants) {
-    if (members[p.member].index == members[reference.member].index) continue;  // one clock
-    const uint64_t own_ns = p.end_ns - static_cast<uint64_t>(p.clock_shift_ns);
-    links[{members[reference.member].index, members[p.member].index}].Add(
-        reference_ns, static_cast<int64_t>(own_ns - reference_ns));
+void RankComparison::AddClock(const Members& members, const ComparedCall& call, const Participant& p) {
+  const Participant& reference = call.reference;
+  if (members[p.member].index == members[reference.member].index) return;  // one clock
+  // Both wrap as they should.
+  const auto reference_ns = reference.end_ns - static_cast<uint64_t>(reference.clock_shift_ns);
+  const uint64_t own_ns = p.end_ns - static_cast<uint64_t>(p.clock_shift_ns);
+  const auto ahead_ns = static_cast<int64_t>(own_ns - reference_ns);
+  const std::pair key{members[reference.member].index, members[p.member].index};
+  if (call.kind == Kind::kPair) return pair_clocks_[key].Add(reference_ns, ahead_ns);
+  if (p.member >= links_.size()) links_.resize(p.member + 1);
+  auto& [known, link] = links_[p.member];
+  if (link == nullptr || known != key) {
+    known = key;
+    link = &clocks_[key];
   }
+  link->Add(reference_ns, ahead_ns);
 }
 
 // What was compared step by step mixes the ranks, so all of it begins again.

@@ -23,6 +23,7 @@
 #include "absl/numeric/int128.h"
 #include "collector/model/calls/call_blocks.h"
 #include "collector/model/calls/collective_tracker.h"
+#include "collector/model/calls/compared_series.h"
 #include "collector/model/job/late_steps.h"
 #include "collector/model/job/member.h"
 #include "collector/model/job/step_alignment.h"
@@ -91,7 +92,12 @@ class RankComparison {
     uint64_t end_ns = 0;
     int64_t clock_shift_ns = 0;  // by how much its clock was stepped before
     uint64_t bytes = 0;
-    CollectiveSeries* series = nullptr;
+    uint32_t series = 0;  // CollectiveSeries.place
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, member, comm_rank, start_ns, end_ns, clock_shift_ns, bytes, series);
+    }
   };
   // The time that the link took, for one communicator, operation and size.
   struct Transfers {
@@ -149,7 +155,12 @@ class RankComparison {
     std::deque<Pending> pending;  // of steps that are not complete
     uint64_t next_step = 0;       // first one that is not in step_ns
     uint64_t compared_ns = 0;     // how far its collectives have been compared
-    uint64_t revisions = 0;       // of its steps, when these were counted
+    // The same up to the end of its first step: who comes late to a job's start says nothing about its steps.
+    uint64_t start_compared_ns = 0;
+    uint64_t start_caused_mean_ns = 0;
+    uint64_t start_waited_ns = 0;
+    bool start_is_over = false;
+    uint64_t revisions = 0;  // of its steps, when these were counted
     std::map<uint64_t, uint64_t> open_steps;
     std::map<uint64_t, uint64_t> open_pair_steps;
 
@@ -158,24 +169,34 @@ class RankComparison {
       archive.Members(this, caused_ns, caused_mean_ns, caused_squares, compared, skipped, estimated,
                       estimated_variance, waited_ns, last_arrivals, step_ns, pairs, pair_caused_ns,
                       pair_waited_ns, pair_step_ns, steps_blamed, first_blamed, last_blamed, caused_by_step,
-                      pending, next_step, compared_ns, revisions, open_steps, open_pair_steps);
+                      pending, next_step, compared_ns, start_compared_ns, start_caused_mean_ns,
+                      start_waited_ns, start_is_over, revisions, open_steps, open_pair_steps);
     }
   };
 
   // The last arrival is known even if the record of one rank in this many was lost.
   static constexpr size_t kRanksForOneLost = 64;
+  // Calls of at least so many ranks wait until so many are counted together, or until CountWaiting.
+  static constexpr size_t kManyRanks = 256;
+  static constexpr size_t kMostWaiting = 16;
   // `participants`: at least two, of one call. `lost`: members that took part, too, at unknown times.
   // `absent`: ranks that reported nothing.
-  void Add(uint64_t hash, const Members& members, const std::vector<Participant>& participants,
+  void Add(uint64_t hash, const Members& members, std::vector<Participant> participants,
            const std::vector<uint32_t>& lost, size_t absent, Kind kind);
+  // Counts the calls that wait for it. Before anything is read.
+  void CountWaiting(const Members& members);
   // Counts a call whose last rank cannot be determined.
   void Skip(const std::vector<Participant>& participants, const std::vector<uint32_t>& lost);
   // Adds the waiting in complete steps to these steps' statistics; `all`: in incomplete ones, too.
   void AccountSteps(const Member& member, uint32_t number, bool all);
 
+  // No more calls come, and the steps of all are known.
+  void FinishSeries(const Members& members);
   // Aligns what is left, at the end.
   void AlignSteps(const Members& members) { alignment_.Settle(members, true); }
 
+  // Of a series of a process, by its place there.
+  const ComparedSeries& Compared(uint32_t process, uint32_t series) const;
   // By member; empty where one was in no comparison.
   const std::vector<Blame>& blame() const { return blame_; }
   const std::vector<Transfers>& transfers() const { return transfers_; }
@@ -189,16 +210,36 @@ class RankComparison {
 
  private:
   static constexpr size_t kMaxWhole = 65536;
-  static constexpr uint32_t kNoTransfers = UINT32_MAX;
-  uint32_t TransfersOf(uint64_t hash, const ProcessModel& process, const CollectiveSeries& series, bool pair);
-  // `by_start`: the last rank is the one that started last, and all share its clock.
-  void AddWaiting(const Members& members, const std::vector<Participant>& participants,
-                  const Participant& last, Kind kind, bool by_start);
-  void AddClocks(const Members& members, const std::vector<Participant>& participants, bool pair);
+  static constexpr uint32_t kNoTransfers = UINT32_MAX - 1;
+  // Of the series whose plan this is.
+  uint32_t TransfersOf(uint64_t hash, const Members& members, const Participant& participant, bool pair);
+  uint32_t FindTransfers(uint64_t hash, const ProcessModel& process, const CollectiveSeries& series,
+                         bool pair);
+  ComparedSeries& ComparedOf(const Members& members, const Participant& participant);
+  struct ComparedCall {
+    Kind kind = Kind::kCollective;
+    bool by_start = false;     // the last rank is the one that started last, and all share its clock
+    bool has_clocks = false;   // it ends on all ranks at one moment
+    bool has_waiting = false;  // who came last is known
+    std::vector<Participant> participants;
+    Participant last;
+    Participant reference;   // whose clock the others are compared with
+    uint64_t caused_ns = 0;  // the sum of what the others waited
+  };
+  // Sets its last participant and the reference. Returns the highest member.
+  static uint32_t FindLast(ComparedCall& call);
+  static uint64_t WaitedIn(const ComparedCall& call, const Participant& p);
+  // What one of its participants waited, and how far its clock is ahead.
+  void Count(const Members& members, const ComparedCall& call, const Participant& p);
+  void AddWaiting(const Members& members, const ComparedCall& call, const Participant& p);
+  void AddCaused(const ComparedCall& call);
+  void AddClock(const Members& members, const ComparedCall& call, const Participant& p);
   // Compares a call in which the records of some ranks were lost, using the usual time of such a transfer.
   // False if that is not known.
-  bool Estimate(Transfers& transfers, const std::vector<Participant>& participants, const Participant& last,
-                const std::vector<uint32_t>& lost, size_t absent);
+  bool Estimate(const Members& members, Transfers& transfers, const std::vector<Participant>& participants,
+                const Participant& last, const std::vector<uint32_t>& lost, size_t absent);
+  // Remembers how much of a member's waiting was in its start, as the call is the first one after it.
+  void NoteStart(const Members& members, const Participant& participant);
   // The member's steps were redefined: forgets those counted so far.
   void ForgetSteps(Blame& blame, uint64_t revisions);
   void Cause(uint32_t member, uint64_t end_ns, double mean_ns, double others, double variance);
@@ -212,19 +253,28 @@ class RankComparison {
   absl::flat_hash_map<uint64_t, uint8_t> whole_;
   std::vector<Transfers> transfers_;
   std::map<std::string, uint32_t> transfers_by_key_;
-  // Not part of the state: found again by key.
-  absl::flat_hash_map<const CollectiveSeries*, uint32_t> transfers_by_series_;
+  std::vector<std::vector<ComparedSeries>> compared_;  // by process, then by place of the series
   std::map<std::pair<uint32_t, uint32_t>, ClockLink> clocks_;
   std::map<std::pair<uint32_t, uint32_t>, ClockLink> pair_clocks_;
+  // By member: the last one of clocks_ that it was in.
+  std::vector<std::pair<std::pair<uint32_t, uint32_t>, ClockLink*>> links_;
+  std::vector<ComparedCall> waiting_;  // to be counted; none between batches
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, Rebuilt(transfers_by_series_), blame_, spread_, late_steps_, alignment_, whole_,
-                    transfers_, transfers_by_key_, clocks_, pair_clocks_);
+    archive.Members(this, Rebuilt(waiting_, links_), blame_, spread_, late_steps_, alignment_, whole_,
+                    transfers_, transfers_by_key_, compared_, clocks_, pair_clocks_);
     if constexpr (Archive::kReads) {
-      transfers_by_series_.clear();
+      links_.clear();
       for (const auto& [key, index] : transfers_by_key_) archive.Require(index < transfers_.size());
+      for (const auto& of_process : compared_) {
+        for (const ComparedSeries& series : of_process) {
+          const uint32_t transfers = series.transfers - 1;
+          archive.Require(series.transfers == 0 || transfers == kNoTransfers ||
+                          transfers < transfers_.size());
+        }
+      }
     }
   }
 };

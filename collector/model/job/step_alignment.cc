@@ -5,9 +5,9 @@
 
 namespace gpuprobe::model {
 
-bool StepAlignment::Wants(uint64_t hash) {
+bool StepAlignment::Wants(uint64_t hash, size_t ranks) {
   if (calls_.size() >= kMaxCommunicators && !calls_.contains(hash)) return false;
-  return calls_[hash]++ % kEvery == 0;
+  return calls_[hash]++ % std::max<size_t>(kEvery, ranks / kRanksForEach) == 0;
 }
 
 void StepAlignment::Settle(const Members& members, bool all) {

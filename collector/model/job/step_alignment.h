@@ -22,14 +22,16 @@ namespace gpuprobe::model {
 class StepAlignment {
  public:
   static constexpr uint32_t kEvery = 4;
+  static constexpr size_t kRanksForEach =
+      256;  // with more than kEvery times as many, one call in ranks / this
   static constexpr size_t kMaxWaiting = 256;
   static constexpr size_t kMaxChanges = 64;
   static constexpr size_t kMaxCommunicators = 4096;
 
   // A collective of the communicator `hash` ended then: (member, end_ns) of each.
   using Ends = std::vector<std::pair<uint32_t, uint64_t>>;
-  // Whether to note this call.
-  bool Wants(uint64_t hash);
+  // Whether to note this call of so many ranks.
+  bool Wants(uint64_t hash, size_t ranks);
   void Note(Ends ends) { waiting_.push_back(std::move(ends)); }
   // Looks at the calls whose steps are complete; `all`: at all of them.
   void Settle(const Members& members, bool all);

@@ -22,6 +22,7 @@ StepPhase PhaseAt(const HostPhases& step, uint64_t time_ns) {
 }  // namespace
 
 void MemoryLifetimes::Add(uint64_t time_ns, uint64_t address, uint64_t bytes, bool release, bool by_nccl) {
+  arrived_in_order_ = arrived_in_order_ && (arrived_.empty() || arrived_.back().time_ns <= time_ns);
   arrived_.push_back(
       {.time_ns = time_ns, .address = address, .bytes = bytes, .release = release, .by_nccl = by_nccl});
   // No step ends: events are treated as if they came before the first step.
@@ -42,8 +43,9 @@ void MemoryLifetimes::Add(uint64_t time_ns, uint64_t address, uint64_t bytes, bo
 }
 
 void MemoryLifetimes::Take(uint64_t time_ns) {
-  std::stable_sort(arrived_.begin(), arrived_.end(),
-                   [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
+  if (!std::exchange(arrived_in_order_, true))
+    std::stable_sort(arrived_.begin(), arrived_.end(),
+                     [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
   const auto end = std::upper_bound(arrived_.begin(), arrived_.end(), time_ns,
                                     [](uint64_t time, const Event& event) { return time < event.time_ns; });
   for (auto event = arrived_.begin(); event != end; ++event) {

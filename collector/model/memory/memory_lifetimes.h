@@ -15,7 +15,6 @@
 #include <map>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "collector/model/memory/level_peaks.h"
@@ -136,7 +135,8 @@ class MemoryLifetimes {
   void Removed(const Live& live);
   Kept& KeptOf(Live& live, StepPhase phase);
 
-  std::vector<Event> arrived_;
+  std::deque<Event> arrived_;                     // one batch may hold a hundred short steps
+  bool arrived_in_order_ = true;                  // of time
   std::deque<Event> waiting_;                     // in order of time
   uint64_t taken_ = 0;                            // position of waiting_.front() among all
   absl::flat_hash_map<uint64_t, uint64_t> open_;  // position of the allocation in waiting_, by address
@@ -159,9 +159,10 @@ class MemoryLifetimes {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, arrived_, waiting_, taken_, open_, steps_, live_, live_bytes_, by_lifetime_, peak_,
-                    kept_, classed_, workspace_bytes_, backward_workspace_, from_backward_bytes_,
-                    allocations_, unknown_frees_, missed_frees_, not_followed_, step_peaks_);
+    archive.Members(this, arrived_, arrived_in_order_, waiting_, taken_, open_, steps_, live_, live_bytes_,
+                    by_lifetime_, peak_, kept_, classed_, workspace_bytes_, backward_workspace_,
+                    from_backward_bytes_, allocations_, unknown_frees_, missed_frees_, not_followed_,
+                    step_peaks_);
     for (const auto& [address, position] : open_)
       archive.Require(position >= taken_ && position - taken_ < waiting_.size());
     if (!archive.ok()) open_.clear();

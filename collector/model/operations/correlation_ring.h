@@ -47,13 +47,13 @@ class CorrelationRing {
   // Ids between launches go to other CUDA calls; a program that polls makes thousands.
   static constexpr size_t kMaxSlotsPerLaunch = 4096;
 
-  CorrelationRing() : slots_(kFirstSlots) {}
-
   Slot* Find(uint64_t correlation) {
+    if (slots_.empty()) return nullptr;
     Slot& slot = slots_[correlation & (slots_.size() - 1)];
     return slot.used && slot.correlation == correlation ? &slot : nullptr;
   }
   const Slot* Find(uint64_t correlation) const {
+    if (slots_.empty()) return nullptr;
     const Slot& slot = slots_[correlation & (slots_.size() - 1)];
     return slot.used && slot.correlation == correlation ? &slot : nullptr;
   }
@@ -72,7 +72,7 @@ class CorrelationRing {
   void Grow();
   bool MayGrow() const { return slots_.size() < std::min(kMaxSlots, used_ * kMaxSlotsPerLaunch); }
 
-  std::vector<Slot> slots_;
+  std::vector<Slot> slots_;  // none until one is claimed
   size_t used_ = 0;
 
   friend StateAccess;
@@ -83,8 +83,9 @@ class CorrelationRing {
     archive.Members(this, Rebuilt(slots_, used_));
     archive(size, count);
     if constexpr (Archive::kReads) {
-      archive.Require(size >= kFirstSlots && size <= kMaxSlots && (size & (size - 1)) == 0 && count <= size);
-      archive.Require(size == kFirstSlots || size < count * 2 * kMaxSlotsPerLaunch);
+      archive.Require((size == 0 || size >= kFirstSlots) && size <= kMaxSlots && (size & (size - 1)) == 0 &&
+                      count <= size);
+      archive.Require(size <= kFirstSlots || size < count * 2 * kMaxSlotsPerLaunch);
       if (!archive.ok()) return;
       slots_.assign(size, Slot{});
       used_ = 0;
@@ -97,13 +98,18 @@ class CorrelationRing {
       }
     } else {
       for (Slot& slot : slots_) {
-        if (slot.used || Archive::kDescribes) archive(slot);
+        if (slot.used) archive(slot);
+      }
+      if constexpr (Archive::kDescribes) {
+        Slot slot;
+        archive(slot);
       }
     }
   }
 };
 
 inline CorrelationRing::Slot& CorrelationRing::Claim(uint64_t correlation) {
+  if (slots_.empty()) slots_.resize(kFirstSlots);
   Slot* slot = &slots_[correlation & (slots_.size() - 1)];
   if (slot->used && slot->correlation == correlation) return *slot;
   while (slot->used && slot->launched && !slot->matched && !slot->given_up && MayGrow()) {

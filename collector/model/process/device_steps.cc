@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "collector/model/process/host_witness.h"
+#include "collector/model/steps/step_rows.h"
 
 namespace gpuprobe::model {
 
@@ -20,6 +21,7 @@ DeviceSteps::Device& DeviceSteps::AddDevice() {
   if (warmup_.has_value()) device.steps.KnowWarmup(*warmup_);
   if (some_) device.steps.RecordsSome();
   if (keeps_placed_) device.steps.KeepPlaced();
+  if (hands_on_) device.steps.HandOn();
   if (lossy_) device.steps.NoteLoss(false);
   return device;
 }
@@ -46,6 +48,56 @@ DeviceSteps::Definitions DeviceSteps::Learned() const {
 void DeviceSteps::KeepPlaced() {
   keeps_placed_ = true;
   ForEach([](StepTracker& s) { s.KeepPlaced(); });
+}
+
+void DeviceSteps::HandOn() {
+  hands_on_ = true;
+  ForEach([](StepTracker& s) { s.HandOn(); });
+}
+
+std::vector<RankStepRecord> DeviceSteps::TakeCompleted() {
+  std::vector<RankStepRecord> taken;
+  for (size_t place = 0; place < devices_.size(); ++place) {
+    Device& device = *devices_[place];
+    for (const StepTracker::Completed& step : device.steps.TakeCompleted()) {
+      RankStepRecord& row = taken.emplace_back(RowOf(step.record));
+      row.place = static_cast<uint32_t>(place);
+      row.device = device.ordinal.has_value() ? static_cast<int32_t>(*device.ordinal) : -1;
+      row.kernels = device.kernels;
+      row.follows = device.follows;
+      row.revision = step.revision;
+      row.annotated = step.annotated;
+    }
+  }
+  return taken;
+}
+
+size_t DeviceSteps::CompletedSince() const {
+  size_t sum = 0;
+  for (const auto& device : devices_) sum += device->steps.completed_since();
+  return sum;
+}
+
+bool DeviceSteps::Reach(size_t place) {
+  if (place >= kMost) return false;
+  while (devices_.size() <= place) AddDevice();
+  return true;
+}
+
+void DeviceSteps::AddCompleted(const RankStepRecord& row) {
+  const auto place = static_cast<size_t>(row.place);
+  if (!Reach(place)) return;
+  if (row.device >= 0) {
+    const auto ordinal = static_cast<uint32_t>(row.device);
+    const size_t known = PlaceOf(ordinal);
+    // Another device has become the first one.
+    if (known != 0 && place == 0) ChangeFirst(known);
+    devices_[place]->ordinal = ordinal;
+  }
+  Device& device = *devices_[place];
+  device.kernels = row.kernels;
+  device.follows = row.follows;
+  device.steps.AddCompleted({.record = RecordOf(row), .annotated = row.annotated, .revision = row.revision});
 }
 
 void DeviceSteps::SetMarker(const StepMarker& marker) {

@@ -75,6 +75,19 @@ class DeviceSteps {
   void Know(Definitions known) { known_ = std::move(known); }
   // See StepTracker::KeepPlaced. Before anything else.
   void KeepPlaced();
+  // See StepTracker::HandOn. Before anything else.
+  void HandOn();
+  // The steps that were completed since the last call, for roll-ups.
+  std::vector<RankStepRecord> TakeCompleted();
+  // How many these are.
+  size_t CompletedSince() const;
+  // From a roll-up, in place of operations.
+  void AddCompleted(const RankStepRecord& step);
+  // Adds devices up to this one. False: there cannot be so many.
+  bool Reach(size_t place);
+  void FinishCompleted() {
+    ForEach([](StepTracker& s) { s.FinishCompleted(); });
+  }
   // See StepTracker::KnowWarmup. Before any step.
   void KnowWarmup(uint64_t steps);
   // See StepTracker::learned.
@@ -153,6 +166,7 @@ class DeviceSteps {
   bool some_ = false;
   bool lossy_ = false;
   bool keeps_placed_ = false;
+  bool hands_on_ = false;
   Definitions known_;
   std::optional<uint64_t> warmup_;  // if it is known
   std::vector<std::unique_ptr<Device>> devices_;
@@ -168,7 +182,8 @@ class DeviceSteps {
   void Visit(Archive& archive) {
     uint64_t count = devices_.size();
     archive.Members(
-        this, Rebuilt(names_, work_, marker_, some_, keeps_placed_, known_, warmup_, devices_, instant_),
+        this,
+        Rebuilt(names_, work_, marker_, some_, keeps_placed_, hands_on_, known_, warmup_, devices_, instant_),
         lossy_, next_choice_, last_, contexts_, main_launches_, main_thread_);
     archive(count);
     archive.Require(count > 0 && count <= kMost && last_ < count);

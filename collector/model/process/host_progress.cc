@@ -16,8 +16,16 @@ void HostProgress::On(const CollectiveRecord& r) {
                .op = r.op,
                .comm = r.comm,
                .seq = r.seq,
-               .plan = r.plan,
-               .done_ns = 0};
+               .plan = r.plan};
+}
+
+void HostProgress::On(const TracedCallRecord& r) {
+  last_call = {.issue_ns = r.issue_ns,
+               .return_ns = r.return_ns,
+               .op = r.op,
+               .comm = r.comm,
+               .seq = r.seq,
+               .traced = true};
 }
 
 void HostProgress::OnFinished(uint32_t comm, uint64_t seq, uint64_t end_ns) {

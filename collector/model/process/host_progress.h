@@ -27,10 +27,11 @@ struct HostProgress {
     uint64_t seq = 0;
     uint64_t plan = 0;
     uint64_t done_ns = 0;  // end of its kernel, 0: not known to have ended
+    bool traced = false;   // at level calls: what was launched since is not recorded
 
     template <typename Archive>
     void Visit(Archive& archive) {
-      archive.Members(this, issue_ns, return_ns, op, comm, seq, plan, done_ns);
+      archive.Members(this, issue_ns, return_ns, op, comm, seq, plan, done_ns, traced);
     }
   };
   // A call that creates a communicator. It returns when all ranks have made it, or at once, and goes on in
@@ -69,6 +70,7 @@ struct HostProgress {
 
   void On(const LaunchRecord& r);
   void On(const CollectiveRecord& r);
+  void On(const TracedCallRecord& r);
   // A collective is known to have ended.
   void OnFinished(uint32_t comm, uint64_t seq, uint64_t end_ns);
   // Takes what the batch reports about the host. `left_out`: records that were left out on request, with the

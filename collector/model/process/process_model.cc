@@ -1,6 +1,8 @@
 #include "collector/model/process/process_model.h"
 
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,16 +19,56 @@ ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
       hello_(std::move(hello)),
       delivery_(hello_, totals_, [this](bool launches) { steps_.NoteLoss(launches); }),
       collectives_(
-          {.issued = events_.collectives.issued,
+          {.issued = [this](const CollectiveRecord& call) { Issued(call); },
            .finished = [this](uint32_t comm, uint64_t seq, uint64_t end_ns) { Finished(comm, seq, end_ns); },
-           .settled = events_.collectives.settled}) {
+           .settled = [this](const SettledPlan& plan) { Settled(plan); }}) {
   if (hello_.has_recording_steps()) steps_.RecordsSome();
   if (hello_.loaded_by() == v1::LOADED_BY_ATTACH) joiner_.BeginsLate();
 }
 
+void ProcessModel::Issued(const CollectiveRecord& call) {
+  if (roll_up_ != nullptr) roll_up_->Issued(call);
+  events_.collectives.issued(call);
+}
+
 void ProcessModel::Finished(uint32_t comm, uint64_t seq, uint64_t end_ns) {
   progress_.OnFinished(comm, seq, end_ns);
+  if (roll_up_ != nullptr) roll_up_->Finished(comm, seq);
   events_.collectives.finished(comm, seq, end_ns);
+}
+
+void ProcessModel::Settled(SettledPlan plan) {
+  if (!hello_.rolled_up()) {
+    plan.device = PlaceOf(plan.comm);
+    plan.clock_shift_ns = ClockShift(plan.batch);
+  }
+  if (roll_up_ != nullptr) roll_up_->Settled(plan);
+  events_.collectives.settled(plan);
+}
+
+void ProcessModel::KeepRollUp(uint64_t after) {
+  roll_up_ = std::make_unique<RollUp>(hello_.identity().world_size());
+  rolled_up_ = after;
+  steps_.HandOn();
+}
+
+v1::Batch ProcessModel::TakeRollUp() {
+  v1::Batch out;
+  if (roll_up_ == nullptr) {
+    out.set_sequence(last_sequence());
+    return out;
+  }
+  std::vector<uint32_t> texts = progress_.open_ranges;
+  texts.insert(texts.end(), {progress_.last_call.op, progress_.creating.made_by, progress_.refused.made_by,
+                             progress_.blocked_in});
+  const std::vector<RankStepRecord> steps = steps_.TakeCompleted();
+  out = roll_up_->Take({.names = names_,
+                        .collectives = collectives_,
+                        .steps = steps,
+                        .texts = texts,
+                        .last_wait_end_ns = progress_.last_wait_end_ns});
+  out.set_sequence(last_sequence());
+  return out;
 }
 
 void ProcessModel::SetStepMarker(const StepMarker& marker) {
@@ -41,7 +83,15 @@ void ProcessModel::Rejoin(const v1::Hello& hello) {
 }
 
 absl::Status ProcessModel::Apply(const v1::Batch& batch) {
+  const auto applied = events_.applied;  // the model may begin anew meanwhile, with its events
+  absl::Status status = ApplyBatch(batch);
+  applied();
+  return status;
+}
+
+absl::Status ProcessModel::ApplyBatch(const v1::Batch& batch) {
   if (batch.restated()) return ApplyDefinitions(batch);
+  if (hello_.rolled_up()) return ApplyRollUp(batch);
   delivery_.BeginBatch(batch);
   joiner_.BeginBatch(static_cast<uint32_t>(totals_.batches));
   if (absl::Status s = ApplyDefinitions(batch); !s.ok()) return s;
@@ -55,7 +105,58 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   clock_.BeginDeviceRecords(batch);
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
   EndBatch(batch);
+  if (roll_up_ != nullptr && last_sequence() <= rolled_up_) {
+    roll_up_->ForgetRows();
+    steps_.TakeCompleted();
+  }
   return absl::OkStatus();
+}
+
+absl::Status ProcessModel::ApplyRollUp(const v1::Batch& batch) {
+  if (absl::Status s = ApplyDefinitions(batch); !s.ok()) return s;
+  absl::Status status =
+      ForEachRow<RankStepRecord>(batch, [this](const RankStepRecord& r) { steps_.AddCompleted(r); });
+  if (!status.ok()) return status;
+  status = ForEachRow<CollectiveRecord>(batch, [this](const CollectiveRecord& r) { Issued(r); });
+  if (!status.ok()) return status;
+  status = ForEachRow<FinishedCallRecord>(
+      batch, [this](const FinishedCallRecord& r) { Finished(r.comm, r.seq, 0); });
+  if (!status.ok()) return status;
+  if (status = ApplyArrivals(batch); !status.ok()) return status;
+  delivery_.OnRollUp(batch);
+  // A copy: the model may begin anew meanwhile, with its events.
+  const auto on_state = events_.state;
+  if (batch.has_process_state()) on_state(batch.process_state());
+  return absl::OkStatus();
+}
+
+void ProcessModel::BeginAnew() {
+  v1::Hello hello = hello_;
+  ProcessEvents events = std::move(events_);
+  CollectiveTracker::Defined defined = collectives_.defined();
+  std::destroy_at(this);
+  std::construct_at(this, std::move(hello), std::move(events));
+  collectives_.Define(std::move(defined));
+}
+
+absl::Status ProcessModel::ApplyArrivals(const v1::Batch& batch) {
+  std::vector<TransferEnd> ends;
+  absl::Status status = ForEachRow<ArrivalEndRecord>(batch, [&](const ArrivalEndRecord& r) {
+    ends.push_back({.op = r.op, .peer = r.peer, .ordinal = r.ordinal});
+  });
+  if (!status.ok()) return status;
+  absl::Status bad;
+  std::span<const TransferEnd> left = ends;
+  status = ForEachRow<ArrivalRecord>(batch, [&](const ArrivalRecord& r) {
+    if (!bad.ok()) return;
+    if (r.ends > left.size() || !steps_.Reach(r.place)) {
+      bad = absl::InvalidArgumentError("a plan of sends and receives, or of a GPU, that are not there");
+      return;
+    }
+    bad = collectives_.AddSettled(r, left.first(r.ends));
+    left = left.subspan(r.ends);
+  });
+  return status.ok() ? bad : status;
 }
 
 void ProcessModel::EndBatch(const v1::Batch& batch) {
@@ -77,7 +178,7 @@ void ProcessModel::EndBatch(const v1::Batch& batch) {
 
 absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   for (const v1::StringDef& def : batch.strings()) {
-    if (absl::Status s = names_.On(def, batch.restated()); !s.ok()) return s;
+    if (absl::Status s = names_.On(def, batch.restated() || hello_.rolled_up()); !s.ok()) return s;
   }
   for (const v1::ThreadDef& def : batch.threads()) {
     if (absl::Status s = names_.On(def, RolesOfThread(def.name())); !s.ok()) return s;
@@ -91,6 +192,10 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   if (batch.has_versions()) versions_ = batch.versions();
   if (batch.has_nccl_identity()) AdoptNcclIdentity(batch.nccl_identity(), *hello_.mutable_identity());
   for (const v1::Communicator& comm : batch.communicators()) events_.communicator(names_.On(comm));
+  if (hello_.rolled_up()) {
+    for (const v1::PlanSeries& series : batch.plan_series()) collectives_.Define(series);
+  }
+  if (roll_up_ != nullptr) roll_up_->Define(batch);
   return absl::OkStatus();
 }
 
@@ -125,14 +230,35 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
   status = Read<CollectiveRecord>(batch, [this](const CollectiveRecord& r) { On(r); });
   if (!status.ok()) return status;
   status = Read<RecordedStepRecord>(batch, [this](const RecordedStepRecord& r) {
-    if (hello_.level() == v1::RECORDING_LEVEL_IDLE) captures_.On(r);
+    if (records_on_demand()) captures_.On(r);
     steps_.AddRecorded(r);
   });
   if (!status.ok()) return status;
   status = Read<OverheadRecord>(batch, [this](const OverheadRecord& r) { On(r); });
   if (!status.ok()) return status;
   status = Read<SyncRecord>(batch, [this](const SyncRecord& r) { On(r); });
-  return status.ok() ? ApplyHostSamples(batch) : status;
+  if (!status.ok()) return status;
+  if (status = ApplyTrace(batch); !status.ok()) return status;
+  return ApplyHostSamples(batch);
+}
+
+absl::Status ProcessModel::ApplyTrace(const v1::Batch& batch) {
+  absl::Status status = Read<TracedStepRecord>(batch, [this](const TracedStepRecord& r) {
+    ++totals_.records;
+    events_.traced_step(r);
+  });
+  if (!status.ok()) return status;
+  status = Read<TracedCallRecord>(batch, [this](const TracedCallRecord& r) {
+    ++totals_.records;
+    progress_.On(r);
+    if (const v1::Communicator* comm = FindCommunicator(r.comm); comm != nullptr)
+      events_.traced_call(*comm, r);
+  });
+  if (!status.ok()) return status;
+  return Read<CallTimeRecord>(batch, [this](const CallTimeRecord& r) {
+    ++totals_.records;
+    if (const v1::Communicator* comm = FindCommunicator(r.comm); comm != nullptr) events_.call_time(*comm, r);
+  });
 }
 
 absl::Status ProcessModel::ApplyHostSamples(const v1::Batch& batch) {
@@ -315,6 +441,7 @@ void ProcessModel::EndSteps() {
 
 void ProcessModel::ApplyBye(const v1::Bye& bye) {
   delivery_.OnBye(bye, hello_.instance() != 0);
+  if (hello_.rolled_up()) return;
   // Nothing more will arrive for what waits, and other ranks may run on for long.
   joiner_.Flush([this](Operation& operation) { OnOperation(operation); });
 }
@@ -342,6 +469,8 @@ bool LostSome(const ProcessTotals& totals) {
 }  // namespace
 
 void ProcessModel::Finish(bool goes_on) {
+  // Whoever made the roll-up settles what waits.
+  if (hello_.rolled_up()) return steps_.FinishCompleted();
   const auto hand_on = [this](Operation& operation) { OnOperation(operation); };
   bool cut_off = false;
   if (delivery_.said_bye()) {

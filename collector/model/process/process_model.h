@@ -32,6 +32,7 @@
 #include "collector/model/process/host_frames.h"
 #include "collector/model/process/host_progress.h"
 #include "collector/model/process/process_condition.h"
+#include "collector/model/process/roll_up.h"
 #include "collector/model/ranges/range_tracker.h"
 #include "collector/model/state/members.h"
 #include "collector/model/steps/step_marker.h"
@@ -46,8 +47,18 @@ namespace gpuprobe::model {
 // What a process reports to the job, which compares processes.
 struct ProcessEvents {
   CollectiveEvents collectives;
+  // A batch was applied.
+  std::function<void()> applied = [] {};
   // Became known, or known in more detail.
   std::function<void(const v1::Communicator&)> communicator = [](const v1::Communicator&) {};
+  // Level calls. The communicator is one of the process's.
+  std::function<void(const TracedStepRecord&)> traced_step = [](const TracedStepRecord&) {};
+  std::function<void(const v1::Communicator&, const TracedCallRecord&)> traced_call =
+      [](const v1::Communicator&, const TracedCallRecord&) {};
+  std::function<void(const v1::Communicator&, const CallTimeRecord&)> call_time =
+      [](const v1::Communicator&, const CallTimeRecord&) {};
+  // A roll-up brought what its maker knew of the process.
+  std::function<void(const v1::ProcessState&)> state = [](const v1::ProcessState&) {};
 };
 
 class ProcessModel {
@@ -119,8 +130,10 @@ class ProcessModel {
   const HostProgress& progress() const { return progress_; }
   const DriverCalls& driver_calls() const { return driver_calls_; }
   const ProcessCondition& condition() const { return condition_; }
-  // At level idle.
+  // At levels idle and calls.
   const Captures& captures() const { return captures_; }
+  // Levels idle and calls: what was launched is recorded while a capture goes on, and not else.
+  bool records_on_demand() const { return hello_.level() != v1::RECORDING_LEVEL_FULL; }
   // By device ordinal; none of those that NVML does not know.
   const std::map<uint32_t, DeviceHealth>& health() const { return health_; }
   // Model time never goes back. SetBackAt: how far the wall clock was behind it. Realtime: what the wall
@@ -144,6 +157,12 @@ class ProcessModel {
   void KnowSteps(DeviceSteps::Definitions known) { steps_.Know(std::move(known)); }
   void KnowWarmup(uint64_t steps) { steps_.KnowWarmup(steps); }
   void KeepPlaced() { steps_.KeepPlaced(); }
+  // Call first: what comes after the batch with this number is rolled up, too (roll_up.h).
+  void KeepRollUp(uint64_t after);
+  // The roll-up of what came since the last call, and of what its end settled.
+  v1::Batch TakeRollUp();
+  // How many steps the next one has.
+  size_t StepsToRollUp() const { return steps_.CompletedSince(); }
   // nullptr if it was never described.
   const v1::Communicator* FindCommunicator(uint32_t id) const { return names_.FindCommunicator(id); }
   // Where in device_steps() the device of this communicator is.
@@ -158,6 +177,9 @@ class ProcessModel {
   }
 
  private:
+  absl::Status ApplyBatch(const v1::Batch& batch);
+  absl::Status ApplyRollUp(const v1::Batch& batch);
+  absl::Status ApplyArrivals(const v1::Batch& batch);
   absl::Status ApplyDefinitions(const v1::Batch& batch);
   absl::Status ApplyHostRecords(const v1::Batch& batch);
   // What the host did besides launching.
@@ -195,7 +217,10 @@ class ProcessModel {
   bool NamesAreUncertain() const;
   // Everything that reads operations in launch order gets them here.
   void OnOperation(Operation& operation);
+  absl::Status ApplyTrace(const v1::Batch& batch);
+  void Issued(const CollectiveRecord& call);
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
+  void Settled(SettledPlan plan);
   // Passes completed steps to the parts that keep statistics per step.
   void EndSteps();
 
@@ -220,14 +245,25 @@ class ProcessModel {
                             OnLaunchKnown(operation, plan, owner);
                           }};
   ProcessMemory memory_{names_};
+  std::unique_ptr<RollUp> roll_up_;  // nullptr: none is made
+  uint64_t rolled_up_ = 0;           // number of the last batch that was rolled up before
+
+  // Forgets everything: a state is read into a new model. Others know this one by its address.
+  void BeginAnew();
 
   friend StateAccess;
+  friend class JobModel;
+  // What changes with every batch.
+  template <typename Archive>
+  void VisitLive(Archive& archive) {
+    archive(totals_, progress_, clock_, captures_);
+  }
   template <typename Archive>
   void Visit(Archive& archive) {
     // The names come first: others look theirs up when they are loaded.
-    archive.Members(this, Rebuilt(events_, hello_), versions_, totals_, progress_, condition_, health_,
-                    driver_calls_, captures_, names_, clock_, devices_, steps_, frames_, delivery_, ranges_,
-                    collectives_, joiner_, memory_);
+    archive.Members(this, Rebuilt(events_, hello_, roll_up_, rolled_up_), versions_, totals_, progress_,
+                    condition_, health_, driver_calls_, captures_, names_, clock_, devices_, steps_, frames_,
+                    delivery_, ranges_, collectives_, joiner_, memory_);
   }
 };
 

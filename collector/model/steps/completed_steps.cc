@@ -1,6 +1,7 @@
 #include "collector/model/steps/completed_steps.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gpuprobe::model {
 
@@ -92,6 +93,7 @@ void CompletedSteps::EndWarmupSearch() {
 }
 
 void CompletedSteps::Finish() {
+  if (std::exchange(finished_, true)) return;
   if (!warmup_known_ && !steps_.empty()) {
     LookForWarmup();
     EndWarmupSearch();

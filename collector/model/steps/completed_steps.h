@@ -98,6 +98,7 @@ class CompletedSteps {
   uint64_t warmup_count_ = 0;
   std::vector<EarlyStep> early_;
   uint64_t early_counted_ = 0;  // those already considered for statistics
+  bool finished_ = false;
   StepStatistics statistics_;
   StepBlocks blocks_;
   StepSeries series_;
@@ -110,8 +111,9 @@ class CompletedSteps {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, steps_, counted_, warmup_known_, warmup_count_, early_, early_counted_, statistics_,
-                    blocks_, series_, communication_, work_, work_columns_, steady_runs_, host_places_);
+    archive.Members(this, steps_, counted_, warmup_known_, warmup_count_, early_, early_counted_, finished_,
+                    statistics_, blocks_, series_, communication_, work_, work_columns_, steady_runs_,
+                    host_places_);
     archive.Require(warmup_known_ || (steps_.size() == early_.size() && early_.size() < kWarmupLook &&
                                       warmup_count_ <= early_counted_ && early_counted_ <= early_.size()));
   }

@@ -96,8 +96,10 @@ class Sweep {
       }
     }
     silence_ns_ = std::max(kLeastSilenceNs, kSilencePaces * LaunchPace(own));
-    while (first_kernel_ < own.size() && (own[first_kernel_].work != WorkClass::kCompute ||
-                                          (own[first_kernel_].roles & kRoleMemset) != 0)) {
+    // Where steps are counted by collectives, one begins with the update of the step before.
+    while (first_kernel_ < own.size() &&
+           (own[first_kernel_].work != WorkClass::kCompute || (own[first_kernel_].roles & kRoleMemset) != 0 ||
+            phases_[first_kernel_] == StepPhase::kOptimizer)) {
       ++first_kernel_;
     }
   }

@@ -31,7 +31,8 @@ struct StepWindow {
 //   input: the host was silent, and a range named after loading covers half of it, or samples cover half of
 //     it and half of these load
 //   pause: the host was silent after copies to the host of kLeastCopiesOutUs, which it writes or works on
-//   input: the host was silent, the step's first work is a copy to the device, and no samples contradict
+//   input: the host was silent, the step's first work is a copy to the device (an update of weights before it
+//     is the step's before), and no samples contradict
 //   sync: the host was blocked in a synchronising call when the device ran dry, and the call waited for more
 //     than copies to a device that had been dry before; what samples say that it did afterwards is a pause
 //   pause: the host was silent

@@ -179,11 +179,23 @@ void StepTracker::CompleteFirst() {
                           .phases = measured.phases,
                           .host = measured.host.shares,
                           .annotated = measured.annotated});
+  if (hands_on_)
+    completed_since_.push_back({.record = record, .annotated = measured.annotated, .revision = revisions_});
   if (keeps_placed_) Place(record.index, open_.From(step.begin).first(own), measured.phases);
   operations_ += own;
   lost_operations_ += step.lost;
   ForgetBefore(step.end);
   MeasureFirst();
+}
+
+void StepTracker::AddCompleted(const Completed& step) {
+  if (step.revision != revisions_) completed_ = CompletedSteps();
+  revisions_ = step.revision;
+  static const std::vector<StepPhase> kNoPhases;
+  static const std::vector<HostShare> kNoShares;
+  completed_.Add(
+      step.record,
+      {.operations = {}, .own = 0, .phases = kNoPhases, .host = kNoShares, .annotated = step.annotated});
 }
 
 void StepTracker::Place(uint64_t step, std::span<const StepOperation> operations,

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "collector/model/state/members.h"
@@ -64,6 +65,18 @@ class StepTracker {
   // state.
   void KeepPlaced() { keeps_placed_ = true; }
   const std::vector<PlacedOperation>& placed() const { return placed_; }
+  // From now on the steps that are completed are kept until they are taken. Not in a saved state.
+  struct Completed {
+    StepRecord record;  // before it was known whether it belongs to the warm-up
+    bool annotated = false;
+    uint64_t revision = 0;  // revisions() then
+  };
+  void HandOn() { hands_on_ = true; }
+  std::vector<Completed> TakeCompleted() { return std::exchange(completed_since_, {}); }
+  size_t completed_since() const { return completed_since_.size(); }
+  // From a roll-up, in place of operations.
+  void AddCompleted(const Completed& step);
+  void FinishCompleted() { completed_.Finish(); }
   // In launch order.
   void Add(const StepOperation& operation);
   // The host was blocked in a synchronising call.
@@ -166,20 +179,23 @@ class StepTracker {
   bool lossy_ = false;            // ever
   bool keeps_placed_ = false;
   std::vector<PlacedOperation> placed_;
+  bool hands_on_ = false;
+  std::vector<Completed> completed_since_;  // the last time that they were taken
 
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
     // Rebuilt: the owner's.
-    archive.Members(this, Rebuilt(marker_, keeps_placed_, placed_), anew_ns_, begins_anew_, some_,
-                    next_index_, open_, anchors_, scout_, learned_, revisions_, ranges_, meanings_, pending_,
-                    restorer_, meter_, completed_, tokens_, begin_error_ns_, operations_, lost_operations_,
-                    loss_, lossy_);
+    archive.Members(this, Rebuilt(marker_, keeps_placed_, placed_, hands_on_, completed_since_), anew_ns_,
+                    begins_anew_, some_, next_index_, open_, anchors_, scout_, learned_, revisions_, ranges_,
+                    meanings_, pending_, restorer_, meter_, completed_, tokens_, begin_error_ns_, operations_,
+                    lost_operations_, loss_, lossy_);
     if constexpr (Archive::kReads) {
       archive.Require(IsConsistent());
       if (archive.ok()) return;
       StepTracker fresh;
       fresh.marker_ = marker_;
+      fresh.hands_on_ = hands_on_;
       *this = fresh;
     }
   }

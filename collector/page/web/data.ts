@@ -5,7 +5,7 @@ import type {Kernel, PictureName, Report, Steps} from './report';
 import {RawWork, WorkGrid} from './work';
 
 export type {
-  Collective, Communicator, Finding, Kernel, LinkModel, MemoryBySteps, MemoryLifetimes, Phase, PictureName, Report, Statistics, Steps,
+  Collective, Communicator, Finding, Kernel, LinkModel, MemoryBySteps, MemoryLifetimes, Phase, PictureName, Report, Statistics, Steps, TracedRank,
   SummarisedGpuHealth as GpuHealth, SummarisedRank as Rank} from './report';
 
 export interface RawSteps {

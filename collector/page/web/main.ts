@@ -1,6 +1,7 @@
 // Builds the page from the two documents in it, or from those that a collector serves.
 import {selectFromAddress, writeAddress} from './address';
 import {bandwidth} from './bandwidth';
+import {calls} from './calls';
 import {showComparison} from './compare';
 import {conditions} from './conditions';
 import {Data, embedded} from './data';
@@ -22,11 +23,11 @@ import {installTooltip} from './tooltip';
 
 function mainOf(data: Data, store: Store): HTMLElement {
   const sections = [
-    findings(data, store), stepsChart(data, store), h('div', {class: 'two'}),
+    findings(data, store), calls(data, store), stepsChart(data, store), h('div', {class: 'two'}),
     stepsTable(data, store), h('div', {class: 'two'}), kernels(data, store), ranks(data, store), gpus(data, store), collectives(data, store),
     phases(data, store), communicators(data, store), conditions(data)];
-  append(sections[2]!, [heatMap(data, store), timeline(data, store)]);
-  append(sections[4]!, [bandwidth(data, store), memory(data, store)]);
+  append(sections[3]!, [heatMap(data, store), timeline(data, store)]);
+  append(sections[5]!, [bandwidth(data, store), memory(data, store)]);
   const main = h('main', {id: 'main', tabindex: -1});
   append(main, sections);
   return main;

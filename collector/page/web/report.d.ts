@@ -25,7 +25,7 @@ export interface CapturedWindow {
   first_step: number | null; last_step: number | null; start_ns: number; end_ns: number; ranks: number[];
 }
 export interface OnDemand {
-  steps_by: string | null; windows: CapturedWindow[];
+  level: string; steps_by: string | null; windows: CapturedWindow[];
 }
 export interface Conditions {
   job: string; hosts: string[]; step_marker: string | null; devices: DeviceCondition[]; devices_used: number; differing: string[];
@@ -59,7 +59,8 @@ export interface Trust {
   host_time_error_ns: number; clock_step_ns: number; device_clock_ahead_ns: number; batches_missing: number; recorded_elsewhere: number;
   device_records_unattributed: number; device_records_late: number; invalid_times: number; range_pops_without_push: number;
   range_ends_without_start: number; ranges_unclosed: number; misnamed_kernels: number; other_names: number; unrecorded_frames: number;
-  detail_since_ns: number | null; cut_off: CutOff[]; attached: Attached[]; exit_incomplete: string[]; damaged_logs: string[];
+  detail_since_ns: number | null; ranks_without_detail: number; cut_off: CutOff[]; attached: Attached[]; exit_incomplete: string[];
+  damaged_logs: string[];
 }
 export interface StepErrors {
   total_ns: number; compute_ns: number; comm_ns: number; exposed_comm_ns: number; copy_ns: number; idle_ns: number; overlap_efficiency: number | null;
@@ -386,6 +387,16 @@ export interface Communication {
 export interface BetweenRanks {
   total_ns: number | null; compute_ns: number | null; exposed_comm_ns: number | null; copy_ns: number | null; idle_ns: number | null;
 }
+export interface TracedRank {
+  rank: number | null; pid: number; calls: number; steps: number; step_ns: number | null; longest_step_ns: number | null; timed_calls: number;
+  gpu_ns: number | null; compared_calls: number; last_calls: number; late_ns: number; late_share: number; early_ns: number;
+}
+export interface RaisedDetail {
+  decided_ns: number; reason: string; rank: number | null; ranks: number[]; outcome: string; failed: boolean;
+}
+export interface CallTrace {
+  compared_by: string | null; ranks: TracedRank[]; late_rank: number | null; statement: string; raises: RaisedDetail[];
+}
 export interface CommunicatorOperation {
   calls: number; bytes: number;
 }
@@ -401,7 +412,7 @@ export interface HangTransfer {
   rank: number | null; peer: number | null; counterpart: string; others_waiting: number;
 }
 export interface CallShape {
-  op: string; count: number; datatype: string | null; bytes: number; root: number | null;
+  op: string; count: number | null; datatype: string | null; bytes: number; root: number | null;
 }
 export interface HangRankReplays {
   launches: number; last_launch_ago_ns: number | null;
@@ -410,7 +421,7 @@ export interface HangRank {
   rank: number | null; host: string; pid: number; state: 'not_issued' | 'launched_nothing' | 'waiting' | 'issued_otherwise' | 'halted' | 'idle';
   issued: CallShape | null; ended: boolean;
   last_call: {op: string; comm: string; seq: number; issued_ago_ns: number | null; done_ago_ns: number | null; captured: boolean} | null;
-  launches_since: number; last_launch_ago_ns: number | null; silent_ns: number | null; blocked_in: string | null; open_range: string | null;
+  launches_since: number | null; last_launch_ago_ns: number | null; silent_ns: number | null; blocked_in: string | null; open_range: string | null;
   replays: HangRankReplays | null; refused: {result: number; ago_ns: number} | null; halt: Halt | null; host_load: HostLoad | null;
   python: PythonFrame[];
 }
@@ -419,17 +430,17 @@ export interface HangLink {
 }
 export interface Hang {
   kind: 'missing_rank' | 'mismatch' | 'all_issued' | 'circular' | 'extra_call' | 'creation' | 'no_work'; comm: string; comm_name: string | null;
-  comm_ranks: number; seq: number; op: string; count: number; datatype: string | null; bytes: number; root: number | null; replay: HangReplay | null;
-  transfer: HangTransfer | null; since_ns: number; waiting_ns: number; over: boolean; issued: number; not_heard: number; culprit_known: boolean;
-  ranks: HangRank[]; ranks_left_out: number; links: HangLink[]; links_left_out: number; extra_calls: number; absent: string | null;
-  steps: number | null; idle: boolean; mismatches_after: number; earlier_work_unfinished: boolean;
+  comm_ranks: number; seq: number; op: string; count: number | null; datatype: string | null; bytes: number; root: number | null;
+  replay: HangReplay | null; transfer: HangTransfer | null; since_ns: number; waiting_ns: number; over: boolean; issued: number; not_heard: number;
+  culprit_known: boolean; ranks: HangRank[]; ranks_left_out: number; links: HangLink[]; links_left_out: number; extra_calls: number;
+  absent: string | null; steps: number | null; idle: boolean; mismatches_after: number; earlier_work_unfinished: boolean;
 }
 export interface PastHang {
   kind: 'missing_rank' | 'mismatch' | 'all_issued' | 'circular' | 'extra_call' | 'creation' | 'no_work'; comm: string; comm_name: string | null;
-  comm_ranks: number; seq: number; op: string; count: number; datatype: string | null; bytes: number; root: number | null; replay: HangReplay | null;
-  transfer: HangTransfer | null; since_ns: number; waiting_ns: number; over: boolean; issued: number; not_heard: number; culprit_known: boolean;
-  ranks: HangRank[]; ranks_left_out: number; links: HangLink[]; links_left_out: number; extra_calls: number; absent: string | null;
-  steps: number | null; idle: boolean; mismatches_after: number; earlier_work_unfinished: boolean; until_ns: number;
+  comm_ranks: number; seq: number; op: string; count: number | null; datatype: string | null; bytes: number; root: number | null;
+  replay: HangReplay | null; transfer: HangTransfer | null; since_ns: number; waiting_ns: number; over: boolean; issued: number; not_heard: number;
+  culprit_known: boolean; ranks: HangRank[]; ranks_left_out: number; links: HangLink[]; links_left_out: number; extra_calls: number;
+  absent: string | null; steps: number | null; idle: boolean; mismatches_after: number; earlier_work_unfinished: boolean; until_ns: number;
 }
 export interface FindingSubject {
   ranks: number[]; first_step: number | null; last_step: number | null; steps: number[];
@@ -442,7 +453,7 @@ export interface Report {
   schema_version: number; conditions: Conditions; trust: Trust; steps: Steps | null; host_time?: HostTime[]; ranks_in: string | null;
   ranks: SummarisedRank[]; collectives: Collective[]; phases: Phase[]; top_kernels: Kernel[]; compute: Compute; driver_calls: DriverCall[];
   utilisation: Utilisation | null; stragglers: Straggler[]; long_steps: LongSteps | null; step_growth: StepGrowth | null; clock: Clock;
-  communication: Communication; between_ranks: BetweenRanks; communicators: Communicator[]; hangs: Hang[]; past_hangs: PastHang[];
-  findings: Finding[];
+  communication: Communication; between_ranks: BetweenRanks; call_trace: CallTrace | null; communicators: Communicator[]; hangs: Hang[];
+  past_hangs: PastHang[]; findings: Finding[];
 }
 export type PictureName = 'bubble' | 'buckets' | 'caused_wait' | 'compute' | 'compute_by_gpu' | 'compute_by_rank' | 'copies' | 'coverage' | 'exposed' | 'gpus' | 'idle_gpus' | 'idle_input' | 'idle_launch' | 'idle_memory' | 'idle_pause' | 'idle_sync' | 'leak' | 'lifelines' | 'memory' | 'network' | 'overhead' | 'ranks' | 'reserved' | 'standstill' | 'step_times' | 'waits_for_cpu' | 'warmup' | 'whole_step';

@@ -10,7 +10,7 @@ export interface Column<Row> {
   number?: (row: Row) => number | null;  // sorts by it; without: by the text, and left-aligned
   whole?: (row: Row) => string;  // what a file gets, where `text` is shortened
   wide?: boolean;  // may wrap
-  path?: (row: Row, index: number) => string;  // of the number in report.json
+  path?: (row: Row, index: number) => string | null;  // of the number in report.json
   unit?: string;
 }
 

@@ -32,6 +32,12 @@ function rankRows(data: Data, steps: [number, number] | null): RankRow[] {
   });
 }
 
+// At levels idle and calls, ranks that were captured alone.
+function isRecorded(data: Data, rank: Rank): boolean {
+  const demand = data.report.conditions.on_demand;
+  return demand === null || demand.windows.some(window => rank.rank !== null && window.ranks.includes(rank.rank));
+}
+
 export function ranks(data: Data, store: Store): HTMLElement {
   const {root, body} = section('ranks', 'Ranks', 'Means of the run, or of the selected steps. Choose a rank to select it everywhere.');
   const note = h('p', {class: 'note', hidden: true});
@@ -44,9 +50,14 @@ export function ranks(data: Data, store: Store): HTMLElement {
     const part = (key: 'time_ns' | Part, title: string): Column<RankRow> => ({
       title, number: ({means}) => means?.[key] ?? null, text: ({means}) => means === null ? '-' : duration(means[key]),
       path: steps === null ? ({row}) => `ranks.${row}.steps.${key}.mean` : undefined, unit: 'ns'});
+    // "-" where nothing was recorded of the rank, or its kernels were counted alone.
+    const ofKernels = (key: 'count' | 'busy_ns', title: string, words: (value: number) => string, unit: string): Column<RankRow> => {
+      const known = (rank: Rank): boolean => isRecorded(data, rank) && (key === 'count' || rank.kernels.count === 0 || rank.kernels.busy_ns > 0);
+      return {title, number: ({rank}) => known(rank) ? rank.kernels[key] : null, text: ({rank}) => known(rank) ? words(rank.kernels[key]) : '-',
+              path: ({rank, row}) => known(rank) ? `ranks.${row}.kernels.${key}` : null, unit};
+    };
     const ofRun: Column<RankRow>[] = steps !== null ? [] : [
-      {title: 'kernels', number: ({rank}) => rank.kernels.count, text: ({rank}) => count(rank.kernels.count), path: ({row}) => `ranks.${row}.kernels.count`, unit: 'count'},
-      {title: 'busy', number: ({rank}) => rank.kernels.busy_ns, text: ({rank}) => duration(rank.kernels.busy_ns), path: ({row}) => `ranks.${row}.kernels.busy_ns`, unit: 'ns'},
+      ofKernels('count', 'kernels', count, 'count'), ofKernels('busy_ns', 'busy', duration, 'ns'),
       {title: 'peak memory', number: ({rank}) => peakOf(rank), text: ({rank}) => bytes(peakOf(rank))}];
     note.hidden = steps === null;
     note.textContent = steps === null ? '' : `Of ${stepsWords(data, steps)}: the mean step after the warm-up.`;

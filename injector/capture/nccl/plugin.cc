@@ -42,6 +42,7 @@ struct PluginCommunicator {
   int32_t rank;
   int32_t ranks;
   CommunicatorName name;
+  std::atomic<uint64_t> reported;  // collectives
 };
 
 namespace {
@@ -418,6 +419,7 @@ PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t 
     comm.hash = hash;
     comm.rank = rank;
     comm.ranks = ranks;
+    comm.reported.store(0, std::memory_order_relaxed);
     CopyCommunicatorName(name, &comm.name);
     comm.handle.store(nullptr, std::memory_order_relaxed);
     comm.tid = guard.thread().tid;
@@ -611,6 +613,16 @@ void NotePluginLaunch(ThreadState& thread, uint32_t correlation) noexcept {
   launches_past_us.fetch_add(1, std::memory_order_relaxed);
   if (!reports_communicators.load(std::memory_order_relaxed)) return;
   CallsOf(thread).bypassing = {.correlation = correlation, .launch_ns = Stamp()};
+}
+
+uint64_t NextReported(PluginCommunicator* comm) noexcept {
+  return comm->reported.fetch_add(1, std::memory_order_relaxed);
+}
+
+uint32_t IdOf(const PluginCommunicator* comm) noexcept {
+  const bool is_plugins = comm->owner.load(std::memory_order_acquire) == Owner::kPlugin;
+  const Communicator* known = is_plugins ? Find(comm) : WrappersOwn(*comm);
+  return known == nullptr ? 0 : known->id.load(std::memory_order_relaxed);
 }
 
 void OfferPlugin() noexcept {

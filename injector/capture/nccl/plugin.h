@@ -69,6 +69,11 @@ void EndApiGroup() noexcept;
 // An NCCL kernel was launched on this thread outside of every intercepted call.
 void NotePluginLaunch(ThreadState& thread, uint32_t correlation) noexcept;
 
+// The number of the next collective that NCCL reports on the communicator, from 0: all ranks count alike.
+uint64_t NextReported(PluginCommunicator* comm) noexcept;
+// Communicator.id; 0: not known.
+uint32_t IdOf(const PluginCommunicator* comm) noexcept;
+
 // Puts this library into NCCL_PROFILER_PLUGIN, unless the user chose a plugin: by NCCL's variables for
 // profiler or network plugins, or with a libnccl-profiler.so where the loader looks. At start, before NCCL
 // reads it.

@@ -189,6 +189,12 @@ struct PointToPointApi {
 struct KernelLaunch {
   void* stream;
 };
+// A channel of a call's kernel has begun. From version 4 on with the GPU's clock; its end comes as a state.
+struct KernelChannel {
+  uint8_t channel;
+  uint64_t start_ns;
+};
+inline constexpr int kChannelStops = 22;  // ncclProfilerEventState_t, from version 4 on
 
 template <typename CollectivePart, typename PointToPointPart>
 struct Descriptor {
@@ -198,6 +204,7 @@ struct Descriptor {
   union {
     CollectivePart collective;
     PointToPointPart point_to_point;
+    KernelChannel channel;
   };
 };
 using Descriptor1 = Descriptor<Collective1, PointToPoint1>;
@@ -213,6 +220,7 @@ struct Descriptor5 {  // and 6
     CollectiveApi collective_api;
     PointToPointApi point_to_point_api;
     KernelLaunch kernel_launch;
+    KernelChannel channel;
     Collective5 collective;
     PointToPoint5 point_to_point;
   };
@@ -231,7 +239,11 @@ static_assert(offsetof(PointToPoint5, channels) == 36 && offsetof(PointToPoint5,
 using LogFunction = void (*)(int level, unsigned long flags, const char* file, int line, const char* format,
                              ...);
 
-// Answers are ncclResult_t; the state and its arguments are not read.
+static_assert(offsetof(Descriptor4, channel) == 24 && offsetof(Descriptor5, channel) == 24);
+static_assert(offsetof(KernelChannel, start_ns) == 8);
+
+// Answers are ncclResult_t. Of states, only that of a channel's end is read: its arguments begin with the
+// GPU's time.
 template <typename InitFunction, typename DescriptorType>
 struct Profiler {
   const char* name;

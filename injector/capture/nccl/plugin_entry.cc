@@ -1,5 +1,8 @@
 // The exported ncclProfiler_v1 to _v6: what NCCL finds when there is no other plugin.
+#include <type_traits>
+
 #include "injector/base/lifecycle.h"
+#include "injector/capture/nccl/call_times.h"
 #include "injector/capture/nccl/plugin_events.h"
 
 namespace {
@@ -7,8 +10,13 @@ namespace {
 namespace abi = gpuprobe::nccl_plugin;
 using gpuprobe::injector::CurrentLifecycle;
 using gpuprobe::injector::LifecycleState;
+using gpuprobe::injector::nccl::BeginTimedCall;
+using gpuprobe::injector::nccl::BeginTimedChannel;
+using gpuprobe::injector::nccl::CallsAreTimed;
 using gpuprobe::injector::nccl::ClosePluginCommunicator;
+using gpuprobe::injector::nccl::EndTimedChannel;
 using gpuprobe::injector::nccl::EventOf;
+using gpuprobe::injector::nccl::FindOperation;
 using gpuprobe::injector::nccl::IsMarker;
 using gpuprobe::injector::nccl::kPluginMask;
 using gpuprobe::injector::nccl::MarkerOf;
@@ -19,9 +27,33 @@ using gpuprobe::injector::nccl::TellStop;
 
 constexpr int kSuccess = 0;
 
+// From version 4 on channels come with the GPU's clock.
+template <typename Descriptor>
+constexpr bool kHasTimes =
+    std::is_same_v<Descriptor, abi::Descriptor4> || std::is_same_v<Descriptor, abi::Descriptor5>;
+
+// True: it was an event of a call that is timed, or of a channel.
+template <typename Descriptor>
+bool StartTimed(PluginCommunicator* comm, void** handle, const Descriptor& descriptor) noexcept {
+  if (descriptor.type == abi::kEventKernelChannel) {
+    *handle = BeginTimedChannel(descriptor.parent, descriptor.channel.start_ns);
+    return true;
+  }
+  if (descriptor.type != abi::kEventCollective || !CallsAreTimed()) return false;
+  TellEvent(comm, descriptor);
+  const char* function =
+      gpuprobe::injector::nccl::plugin_events::FunctionName(descriptor.collective.function);
+  *handle = BeginTimedCall(comm, FindOperation(function));
+  return true;
+}
+
 template <typename Descriptor>
 int StartEvent(void* context, void** handle, Descriptor* descriptor) noexcept {
-  *handle = MarkerOf(TellEvent(static_cast<PluginCommunicator*>(context), *descriptor));
+  auto* const comm = static_cast<PluginCommunicator*>(context);
+  if constexpr (kHasTimes<Descriptor>) {
+    if (StartTimed(comm, handle, *descriptor)) return kSuccess;
+  }
+  *handle = MarkerOf(TellEvent(comm, *descriptor));
   return kSuccess;
 }
 
@@ -30,20 +62,26 @@ int StopEvent(void* handle) noexcept {
   return kSuccess;
 }
 
-int RecordEventState(void* /*handle*/, int /*state*/, void* /*arguments*/) noexcept { return kSuccess; }
+int RecordEventState(void* handle, int state, void* arguments) noexcept {
+  if (state == abi::kChannelStops && arguments != nullptr)
+    EndTimedChannel(handle, *static_cast<const uint64_t*>(arguments));
+  return kSuccess;
+}
 
 int Finalize(void* context) noexcept {
   ClosePluginCommunicator(static_cast<PluginCommunicator*>(context));
   return kSuccess;
 }
 
-int Open(void** context, int* mask, uint64_t hash, int rank, int ranks, const char* name) noexcept {
+int Open(void** context, int* mask, uint64_t hash, int rank, int ranks, const char* name,
+         bool has_times = false) noexcept {
   *context = OpenPluginCommunicator(hash, rank, ranks, name);
   // One mask serves all communicators: a communicator without a place must not turn off reports about the
   // others.
   const bool live = CurrentLifecycle() == LifecycleState::kLive;
   // NCCL's threads read it while others make communicators.
-  __atomic_store_n(mask, live ? kPluginMask : 0, __ATOMIC_RELAXED);
+  const int channels = has_times && CallsAreTimed() ? static_cast<int>(abi::kEventKernelChannel) : 0;
+  __atomic_store_n(mask, live ? kPluginMask | channels : 0, __ATOMIC_RELAXED);
   return kSuccess;
 }
 
@@ -51,12 +89,12 @@ int OpenVersion1(void** context, int* mask) noexcept { return Open(context, mask
 
 int OpenVersion4(void** context, int* mask, const char* name, uint64_t hash, int /*nodes*/, int ranks,
                  int rank, abi::LogFunction /*log*/) noexcept {
-  return Open(context, mask, hash, rank, ranks, name);
+  return Open(context, mask, hash, rank, ranks, name, /*has_times=*/true);
 }
 
 int OpenVersion5(void** context, uint64_t hash, int* mask, const char* name, int /*nodes*/, int ranks,
                  int rank, abi::LogFunction /*log*/) noexcept {
-  return Open(context, mask, hash, rank, ranks, name);
+  return Open(context, mask, hash, rank, ranks, name, /*has_times=*/true);
 }
 
 template <typename ProfilerType, typename Descriptor, typename Init>

@@ -238,6 +238,8 @@ void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   MarkCaptured(batch);
   for (uint32_t i = 0; i < batch.call_count; ++i) {
     CountCall(batch.calls[i].event, batch.calls[i].ranks);
+    if (uint64_t step = 0; step_gate.watches_calls() && step_gate.TakeBegun(&step))
+      Emit(thread, TracedStepEvent{Stamp(), step});
     RecordCallLeft(thread, batch.calls[i].event, OpName(batch.calls[i].event.op));
     Emit(thread, batch.calls[i].event);
   }

@@ -95,6 +95,11 @@ bool TakeOff(ThreadState& thread, uint16_t domain, uint64_t* id, int* place) noe
   return false;
 }
 
+// At level calls: a range that has the marker's name was opened.
+void TraceStep(ThreadState& thread, uint64_t now) noexcept {
+  if (uint64_t step = 0; step_gate.TakeBegun(&step)) Emit(thread, TracedStepEvent{now, step});
+}
+
 }  // namespace
 
 int Push(void* domain, const Passed& passed) noexcept {
@@ -122,6 +127,7 @@ int Push(void* domain, const Passed& passed) noexcept {
   const uint64_t id = NewId();
   const bool marks = step_gate.watches_ranges() && step_gate.Opened(thread.tid, id, what.text);
   const uint64_t now = Stamp();
+  if (marks) TraceStep(thread, now);
   RecordRangeOpened(thread, place, what.text, now);
   if (step_gate.rests() && !marks) return level;
   if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindPushPop, now))
@@ -164,6 +170,7 @@ uint64_t Start(void* domain, const Passed& passed) noexcept {
   passed.read(thread, passed, &what);
   const uint64_t id = NewId();
   const bool marks = step_gate.watches_ranges() && step_gate.Opened(thread.tid, id, what.text);
+  if (marks) TraceStep(thread, Stamp());
   if (step_gate.rests() && !marks) return 0;
   if (!EmitOpen(thread, domain, what, id, InnermostRange(thread), wire::RangeKind::kRangeKindStartEnd,
                 Stamp()))

@@ -129,6 +129,22 @@ TEST(ImbalanceFinding, IsNotSaidOfHostsThatHadNoCpuByTurns) {
   EXPECT_EQ(Of("imbalance", r).size(), 1u) << "GPUs compute while others wait for them";
 }
 
+TEST(ImbalanceFinding, NamesTheInputIfNothingElseVaries) {
+  Report r = Waiting({0.3, 0.1, 0.2, 0.5, 0.2, 0.3, 0.2, 0.2});
+  r.steps->input_ns.mean = 1e6;
+  r.steps->input_ns.p95 = 5e6;
+  r.steps->compute_ns.p95 = r.steps->compute_ns.p50 + 1e6;
+  const Finding f = Of("imbalance", r)[0];
+  EXPECT_THAT(f.evidence, HasSubstr("What varies is when their input comes: ranks wait 1.00 ms per step for "
+                                    "it on average, and 5.00 ms or more in one step of 20."));
+  EXPECT_THAT(f.advice, HasSubstr("data-loader workers"));
+  r.steps->compute_ns.p95 += 1e6;
+  EXPECT_THAT(Of("imbalance", r)[0].advice, HasSubstr("Balance")) << "the work varies, too";
+  r.steps->compute_ns.p95 = r.steps->compute_ns.p50;
+  r.steps->input_ns.mean = 0.5e6;
+  EXPECT_THAT(Of("imbalance", r)[0].advice, HasSubstr("Balance")) << "too little for 2 ms of waiting";
+}
+
 TEST(TwoSpeedsFinding, IsNotSaidOfHostsThatHadNoCpuForLonger) {
   Report r = Steady();
   for (size_t i = 0; i < r.ranks.size(); ++i) {
@@ -217,8 +233,30 @@ TEST(PoorOverlapFinding, OneCallForAllGradientsHasNoFirstBucket) {
   const auto overlap = Of("poor-overlap", r);
   ASSERT_EQ(overlap.size(), 1u);
   EXPECT_THAT(overlap[0].advice, HasSubstr("in one call"));
+  r.communication.buckets->bytes_per_step = 64 << 10;
+  EXPECT_THAT(Of("poor-overlap", r)[0].advice, HasSubstr("accumulate gradients"));
   r.communication.buckets = BucketsOf(8, 1);
   EXPECT_THAT(Of("poor-overlap", r)[0].advice, HasSubstr("smaller first bucket"));
+}
+
+TEST(PoorOverlapFinding, IsNotSaidOfWhatTheLastBucketOfUsualSizeTakes) {
+  Report r = Bound({Calls("AllReduce", CommunicationRole::kData, 3)});
+  r.steps->time_ns.mean = 100e6;
+  r.communication.step_ns = 100e6;
+  r.communication.compute_ns = 80e6;
+  r.communication.transfer_ns = 20e6;
+  r.communication.exposed_transfer_ns = 5e6;
+  r.communication.buckets = BucketsOf(8, 1);
+  Buckets& b = *r.communication.buckets;
+  b.transfer_ns_per_step = 20e6;
+  EXPECT_TRUE(Of("poor-overlap", r).empty()) << "of 5 ms, 2.5 ms are the last bucket's";
+  r.communication.exposed_transfer_ns = 6e6;
+  EXPECT_EQ(Of("poor-overlap", r).size(), 1u);
+  b.sizes[0].size_bytes = 16 * kMiB;
+  EXPECT_TRUE(Of("poor-overlap", r).empty()) << "5 ms";
+  b.sizes[0].size_bytes = 64 * kMiB;
+  r.communication.exposed_transfer_ns = 12e6;
+  EXPECT_EQ(Of("poor-overlap", r).size(), 1u) << "a smaller one would expose less";
 }
 
 TEST(PoorOverlapFinding, OnABusyMachineIsWhatAllStepsExpose) {
@@ -440,6 +478,19 @@ TEST(StragglerIntermittentFinding, SaysWhichStepsAndHowLateTheseAre) {
       Of("straggler-intermittent", r)[0].statement,
       StartsWith("The other ranks wait for rank 0 intermittently (in 4 of 149 steps: steps 30, 60, 90 "
                  "and 120); "));
+}
+
+TEST(StragglerIntermittentFinding, SaysThatTheOthersWaitForTheirInputToo) {
+  Report r = Steady();
+  r.stragglers = {Checkpoints()};
+  for (RankReport& rank : r.ranks) rank.step_means.input_ns = 1e6;
+  r.ranks[0].step_means.input_ns = 1.8e6;
+  const Finding f = Of("straggler-intermittent", r)[0];
+  EXPECT_THAT(f.evidence, EndsWith("The other ranks wait for their input, too: 1.00 ms per step on average, "
+                                   "this one 1.80 ms."));
+  EXPECT_THAT(f.advice, StartsWith("Loading is slow on all ranks"));
+  r.ranks[0].step_means.input_ns = 2.2e6;
+  EXPECT_THAT(Of("straggler-intermittent", r)[0].advice, Not(HasSubstr("on all ranks")));
 }
 
 TEST(MemoryElsewhereFinding, SaysWhoseMemoryIsOnWhoseGpu) {
@@ -778,7 +829,9 @@ TEST(FindingRules, TheHelpNamesTheThresholdsThatDecide) {
       {"communication-unheard", {Percents(t::kIndirectExposedStepShare), Percents(t::kUnheardTimeShare)}},
       {"pipeline-bubble", {Percents(t::kBubbleStepShare)}},
       {"communication-bound", {Percents(t::kBoundStepShare)}},
-      {"poor-overlap", {Percents(t::kExposedStepShare), Percents(t::kPoorOverlapShare)}},
+      {"poor-overlap",
+       {Percents(t::kExposedStepShare), static_cast<double>(t::kUsualBucketBytes >> 20),
+        Percents(t::kPoorOverlapShare)}},
       {"cpu-starved",
        {Percents(t::kStarvedStepShare), Percents(t::kStarvedIdleShare), Percents(t::kWarmupRunShare)}},
       {"memory-starved",

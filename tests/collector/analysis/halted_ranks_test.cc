@@ -108,6 +108,51 @@ TEST_F(HaltedRanksTest, ItMayHaveIssuedTheCall) {
   ExpectBlamed(At(70 * kSecond), "Rank 2 has been stopped");
 }
 
+// When a call ends is not known at this level.
+TEST_F(HaltedRanksTest, AtLevelCallsACallThatAllIssuedMayWaitForTheStoppedOne) {
+  const auto all_issue = [&](uint64_t seq, uint64_t at_ns) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      BatchBuilder b = Begin(rank);
+      b.TracedCall(kAllReduce, kWorld, seq, 4096, kStart + at_ns);
+      Send(rank, b, at_ns + kMs);
+    }
+  };
+  all_issue(0, kSecond);
+  all_issue(1, 2 * kSecond);
+  Others(100 * kSecond);
+  EXPECT_THAT(At(100 * kSecond), IsEmpty()) << "nobody is stopped: the job may pause";
+  See(101, 140, 'T');
+  Others(140 * kSecond);
+  EXPECT_THAT(At(140 * kSecond), IsEmpty()) << "not for so long";
+  See(141, 170, 'T');
+  Others(170 * kSecond);
+  const std::vector<Hang> hangs = At(170 * kSecond);
+  ExpectBlamed(hangs, "Rank 2 has been stopped");
+  EXPECT_EQ(hangs[0].seq, 1u);
+  See(171, 172, 'S');
+  all_issue(2, 172 * kSecond);
+  EXPECT_THAT(At(172 * kSecond), IsEmpty());
+}
+
+TEST_F(HaltedRanksTest, AtLevelCallsOthersMayHaveGoneOn) {
+  constexpr uint32_t kPair = 2;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    if (rank < 2) b.Comm(kPair, 0x77, rank, 2);
+    b.TracedCall(kAllReduce, kWorld, 0, 4096, kStart + kSecond);
+    if (rank < 2) b.TracedCall(kAllReduce, kPair, 0, 64, kStart + 2 * kSecond);
+    if (rank == 3) b.TracedCall(kAllReduce, kWorld, 1, 4096, kStart + 2 * kSecond);
+    Send(rank, b, 3 * kSecond);
+  }
+  See(4, 100, 'T');
+  Others(100 * kSecond);
+  const std::vector<Hang> hangs = At(100 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].seq, 1u) << "rank 3 waits in this one";
+  ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, kOdd);
+}
+
 TEST_F(HaltedRanksTest, WhatWasStoppedAndThenKilledIsToBlameSinceItWasStopped) {
   OddOneDoesNotIssue();
   See(2, 70, 'T');

@@ -1,8 +1,12 @@
-// What a rank's host is in now: from its newest sample, unless it has launched since.
+// What people see while a job runs: what a rank's host is in, from its newest sample, unless it has launched
+// since; and who is late in its steps.
 #include "collector/analysis/live_status.h"
 
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
+
+#include <algorithm>
+#include <optional>
 
 #include "collector/model/job/job_model.h"
 #include "tests/collector/testing/batch_builder.h"
@@ -79,6 +83,64 @@ TEST_F(LiveHost, IsNotSaidFromASampleBetweenLaunches) {
 
 TEST_F(LiveHost, IsNotSaidWithoutSamples) {
   EXPECT_EQ(Look(testing::kStart + 1100 * testing::kMs).host_in, "");
+}
+
+// Two ranks, a batch a step: each computes, meets the other, and updates.
+class LiveWaiting : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kStepNs = 40 * testing::kMs;
+
+  void Step(uint64_t compute0_ns, uint64_t compute1_ns) {
+    const uint64_t begin_ns = testing::kStart + ++steps_ * kStepNs;
+    const uint64_t met_ns = begin_ns + std::max(compute0_ns, compute1_ns) + testing::kMs;
+    for (const int rank : {0, 1}) {
+      BatchBuilder b(steps_);
+      if (steps_ == 1) {
+        b.String(1, "gemm").String(2, "FusedAdam").String(3, "ncclDevKernel_AllReduce_Sum_f32");
+        b.String(4, "AllReduce")
+            .String(5, "step")
+            .Thread(1, true)
+            .Site(1, 1)
+            .Site(2, 2)
+            .Site(3, 3)
+            .Comm(1, 0xabc, rank, 2);
+      }
+      const uint64_t ready_ns = begin_ns + (rank == 0 ? compute0_ns : compute1_ns);
+      const uint64_t first = 3 * steps_;
+      for (uint64_t i = 0; i < 3; ++i) b.Launch(1, begin_ns - testing::kMs + i, first + i, steps_);
+      b.Range(steps_, 0, 5, 1, begin_ns - 2 * testing::kMs, begin_ns);
+      b.Collective(4, 1, steps_ - 1, 1 << 18, 4, steps_, begin_ns).Plan(steps_, first + 1);
+      b.Kernel(begin_ns, ready_ns, 1, first);
+      b.Kernel(ready_ns, met_ns, 3, first + 1);
+      b.Kernel(met_ns, met_ns + testing::kMs, 2, first + 2);
+      ASSERT_TRUE(job_.Join(MakeHello(rank, 2)).Apply(b.batch()).ok());
+    }
+  }
+  LiveStatus Look() { return watch_.Look(job_, testing::kStart + (steps_ + 1) * kStepNs); }
+
+  model::JobModel job_;
+  LiveWatch watch_;
+  uint64_t steps_ = 0;
+};
+
+TEST_F(LiveWaiting, NamesWhoIsLateInItsSteps) {
+  for (int i = 0; i < 10; ++i) Step(8 * testing::kMs, 12 * testing::kMs);
+  const LiveStatus status = Look();
+  ASSERT_EQ(status.ranks.size(), 2U);
+  EXPECT_EQ(status.slowest, 1U);
+  EXPECT_NEAR(status.ranks[1].late_ns, 4 * testing::kMs, 0.4 * testing::kMs);
+  EXPECT_NEAR(status.ranks[0].waited_ns, 4 * testing::kMs, 0.4 * testing::kMs);
+}
+
+// However late somebody looks first.
+TEST_F(LiveWaiting, DoesNotCountTheStart) {
+  Step(38 * testing::kMs, 8 * testing::kMs);
+  Look();
+  for (int i = 0; i < 5; ++i) Step(8 * testing::kMs, 8 * testing::kMs);
+  EXPECT_EQ(Look().slowest, std::nullopt);
+  EXPECT_EQ(LiveWatch().Look(job_, testing::kStart + 7 * kStepNs).slowest, std::nullopt);
+  for (int i = 0; i < 5; ++i) Step(8 * testing::kMs, 20 * testing::kMs);
+  EXPECT_EQ(Look().slowest, 1U);
 }
 
 }  // namespace

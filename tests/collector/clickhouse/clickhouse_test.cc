@@ -1,6 +1,7 @@
 // Rows as bytes, and the spool that keeps them until a server has them.
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collector/clickhouse/client.h"
 #include "collector/clickhouse/rows.h"
 #include "collector/clickhouse/schema.h"
@@ -94,6 +98,33 @@ TEST(RowsTest, EachTableHasItsKeysAndNoColumnTwice) {
     }
     EXPECT_TRUE(table.version.empty() || columns.contains(table.version)) << table.name;
   }
+}
+
+TEST(RowsTest, PoliciesAreOfAllTablesWithAUser) {
+  const std::vector<std::string> statements = PolicySql({.database = "db"}, "gpuprobe, grafana");
+  EXPECT_EQ(statements[0], "CREATE ROLE IF NOT EXISTS gpuprobe_readers");
+  const std::string all = absl::StrJoin(statements, ";\n");
+  std::string tables = all;
+  for (const Migration& migration : Migrations({.database = "db"})) {
+    for (const std::string& statement : migration.statements) {
+      const std::string start = "CREATE TABLE IF NOT EXISTS ";
+      if (!absl::StartsWith(statement, start) || !absl::StrContains(statement, "`user`")) continue;
+      const std::string table = statement.substr(start.size(), statement.find('\n') - start.size());
+      for (const std::string& wanted :
+           {absl::StrCat("CREATE ROW POLICY IF NOT EXISTS own_rows ON ", table,
+                         " FOR SELECT USING user = currentUser() TO ALL EXCEPT gpuprobe, grafana"),
+            absl::StrCat("CREATE ROW POLICY IF NOT EXISTS all_rows ON ", table,
+                         " FOR SELECT USING 1 TO gpuprobe, grafana"),
+            absl::StrCat("GRANT SELECT ON ", table, " TO gpuprobe_readers")})
+        EXPECT_NE(std::find(statements.begin(), statements.end(), wanted), statements.end()) << wanted;
+      tables.clear();
+    }
+  }
+  EXPECT_TRUE(tables.empty()) << "no table has a user";
+  EXPECT_EQ(statements.size(), 1 + 3 * (Tables().size() + 2));
+  EXPECT_EQ(PolicySql({.database = "db", .replicas = "all"}, "x")[1],
+            "CREATE ROW POLICY IF NOT EXISTS own_rows ON CLUSTER all ON db.jobs FOR SELECT USING user = "
+            "currentUser() TO ALL EXCEPT x");
 }
 
 TEST_F(SpoolTest, WhoeverBeginsAgainFindsRowsAndStates) {

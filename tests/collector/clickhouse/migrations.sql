@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.jobs
   `cluster` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'the name that its hub was given (`--cluster`)',
   `job` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'its name, as its launcher tells all hosts',
   `attempt` UInt16 CODEC(ZSTD(1)) COMMENT 'from 1: which job of this name it is, as its hub counts',
-  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose hub it reports to',
+  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose it is: a user of the hub, or whose hub it reports to',
   `updated` DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)) COMMENT 'when this was so',
   `hub` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'host of the hub that wrote it',
   `run` String CODEC(ZSTD(1)) COMMENT 'its directory at the hub',
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.jobs
 )
 ENGINE = ReplacingMergeTree(updated)
 PARTITION BY toYYYYMM(begun)
-ORDER BY (cluster, job, attempt)
+ORDER BY (cluster, job, attempt, user)
 TTL toDateTime(begun) + INTERVAL 730 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000
 COMMENT 'one for each job; the last row counts';
@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.ranks
   `cluster` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'the name that its hub was given (`--cluster`)',
   `job` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'its name, as its launcher tells all hosts',
   `attempt` UInt16 CODEC(ZSTD(1)) COMMENT 'from 1: which job of this name it is, as its hub counts',
-  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose hub it reports to',
+  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose it is: a user of the hub, or whose hub it reports to',
   `updated` DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)) COMMENT 'when this was so',
   `begun` DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)) COMMENT 'first event of the process',
   `rank` Int32 CODEC(T64, ZSTD(1)) COMMENT '-1: not known',
@@ -74,7 +74,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.ranks
 )
 ENGINE = ReplacingMergeTree(updated)
 PARTITION BY toYYYYMM(begun)
-ORDER BY (cluster, job, attempt, rank, pid, device)
+ORDER BY (cluster, job, attempt, user, rank, pid, device)
 TTL toDateTime(begun) + INTERVAL 730 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000
 COMMENT 'one for each rank of a job; the last row counts. Sums are over its measured steps';
@@ -84,7 +84,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.steps
   `cluster` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'the name that its hub was given (`--cluster`)',
   `job` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'its name, as its launcher tells all hosts',
   `attempt` UInt16 CODEC(ZSTD(1)) COMMENT 'from 1: which job of this name it is, as its hub counts',
-  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose hub it reports to',
+  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose it is: a user of the hub, or whose hub it reports to',
   `revision` UInt32 CODEC(T64, ZSTD(1)) COMMENT 'grows where the job\'s steps are counted anew; `jobs` has the one that counts',
   `step` UInt64 CODEC(T64, ZSTD(1)) COMMENT 'its number, the same on all ranks',
   `rank` Int32 CODEC(T64, ZSTD(1)) COMMENT '-1: not known',
@@ -115,7 +115,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.steps
 )
 ENGINE = ReplacingMergeTree(revision)
 PARTITION BY toYYYYMMDD(start)
-ORDER BY (cluster, job, attempt, step, rank, device)
+ORDER BY (cluster, job, attempt, user, step, rank, device)
 TTL toDateTime(start) + INTERVAL 90 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000
 COMMENT 'one for each rank and step, some steps after it was done. The parts add up to `total_ns`';
@@ -125,7 +125,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.findings
   `cluster` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'the name that its hub was given (`--cluster`)',
   `job` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'its name, as its launcher tells all hosts',
   `attempt` UInt16 CODEC(ZSTD(1)) COMMENT 'from 1: which job of this name it is, as its hub counts',
-  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose hub it reports to',
+  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose it is: a user of the hub, or whose hub it reports to',
   `updated` DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)) COMMENT 'when this was so',
   `finding` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'its id (docs/findings)',
   `subject` String CODEC(ZSTD(1)) COMMENT 'the ranks that it is about: `3`, `0,4`; empty: all',
@@ -146,7 +146,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.findings
 )
 ENGINE = ReplacingMergeTree(updated)
 PARTITION BY toYYYYMM(opened)
-ORDER BY (cluster, job, attempt, finding, subject)
+ORDER BY (cluster, job, attempt, user, finding, subject)
 TTL toDateTime(opened) + INTERVAL 730 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000
 COMMENT 'one for each finding of a job and what it is about; the last row counts. It opens when two reports in a row have it, and closes when three in a row do not';
@@ -156,7 +156,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.levels
   `cluster` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'the name that its hub was given (`--cluster`)',
   `job` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'its name, as its launcher tells all hosts',
   `attempt` UInt16 CODEC(ZSTD(1)) COMMENT 'from 1: which job of this name it is, as its hub counts',
-  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose hub it reports to',
+  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose it is: a user of the hub, or whose hub it reports to',
   `time` DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)) COMMENT 'when',
   `rank` Int32 CODEC(T64, ZSTD(1)) COMMENT '-1: not known',
   `host` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'the rank\'s host',
@@ -173,7 +173,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.levels
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMMDD(time)
-ORDER BY (cluster, job, attempt, time, rank, device)
+ORDER BY (cluster, job, attempt, user, time, rank, device)
 TTL toDateTime(time) + INTERVAL 90 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000
 COMMENT 'one for each rank, GPU and minute: how they were then';
@@ -183,7 +183,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.collectives
   `cluster` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'the name that its hub was given (`--cluster`)',
   `job` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'its name, as its launcher tells all hosts',
   `attempt` UInt16 CODEC(ZSTD(1)) COMMENT 'from 1: which job of this name it is, as its hub counts',
-  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose hub it reports to',
+  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose it is: a user of the hub, or whose hub it reports to',
   `time` DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)) COMMENT 'end of the minute',
   `window_ns` UInt64 CODEC(T64, ZSTD(1)) COMMENT 'how long it was',
   `rank` Int32 CODEC(T64, ZSTD(1)) COMMENT '-1: not known',
@@ -200,7 +200,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.collectives
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMMDD(time)
-ORDER BY (cluster, job, attempt, time, communicator, rank)
+ORDER BY (cluster, job, attempt, user, time, communicator, rank)
 TTL toDateTime(time) + INTERVAL 30 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000
 COMMENT 'one for each rank, communicator, operation, size and minute in which it was called';
@@ -210,7 +210,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.kernels
   `cluster` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'the name that its hub was given (`--cluster`)',
   `job` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'its name, as its launcher tells all hosts',
   `attempt` UInt16 CODEC(ZSTD(1)) COMMENT 'from 1: which job of this name it is, as its hub counts',
-  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose hub it reports to',
+  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose it is: a user of the hub, or whose hub it reports to',
   `time` DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)) COMMENT 'end of the minute',
   `window_ns` UInt64 CODEC(T64, ZSTD(1)) COMMENT 'how long it was',
   `rank` Int32 CODEC(T64, ZSTD(1)) COMMENT '-1: not known',
@@ -222,7 +222,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.kernels
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMMDD(time)
-ORDER BY (cluster, job, attempt, time, kernel, rank)
+ORDER BY (cluster, job, attempt, user, time, kernel, rank)
 TTL toDateTime(time) + INTERVAL 30 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000
 COMMENT 'one for each rank, kernel and minute; of the kernels that took longest in it, the others are one row';
@@ -232,7 +232,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.losses
   `cluster` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'the name that its hub was given (`--cluster`)',
   `job` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'its name, as its launcher tells all hosts',
   `attempt` UInt16 CODEC(ZSTD(1)) COMMENT 'from 1: which job of this name it is, as its hub counts',
-  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose hub it reports to',
+  `user` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'whose it is: a user of the hub, or whose hub it reports to',
   `time` DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)) COMMENT 'when that was noticed',
   `what` LowCardinality(String) CODEC(ZSTD(1)) COMMENT 'rows of a table, or `records` that a program\'s probe has lost',
   `why` LowCardinality(String) CODEC(ZSTD(1)) COMMENT '`spool_full`, `refused`, `disk`, or why the probe lost them',
@@ -240,7 +240,7 @@ CREATE TABLE IF NOT EXISTS gpuprobe.losses
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(time)
-ORDER BY (cluster, job, attempt, time)
+ORDER BY (cluster, job, attempt, user, time)
 TTL toDateTime(time) + INTERVAL 730 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000
 COMMENT 'what could not be written here, or was lost before';

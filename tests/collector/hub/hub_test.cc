@@ -2,6 +2,7 @@
 #include "collector/hub/hub.h"
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -23,6 +24,7 @@
 
 #include "collector/http/connections.h"
 #include "collector/http/service.h"
+#include "collector/hub/capture_board.h"
 #include "collector/hub/mirror.h"
 #include "collector/hub/protocol.h"
 #include "tests/collector/testing/temp_dir.h"
@@ -83,7 +85,7 @@ struct Posts {
     part.set_offset(offset);
     part.set_data(data);
     part.set_whole(whole);
-    return hub.Take(post, "10.0.0.2").answer;
+    return hub.Take(post, {"10.0.0.2"}).answer;
   }
   v1::HubPost Empty() {
     v1::HubPost post;
@@ -126,7 +128,7 @@ TEST(Hub, AppliesAPostOnce) {
   part.set_name("live.json");
   part.set_whole(true);
   part.set_data("of before");
-  posts.hub.Take(again, "10.0.0.2");
+  posts.hub.Take(again, {"10.0.0.2"});
   EXPECT_EQ(Read(posts.folder.File("n2/live.json")), "first");
 }
 
@@ -136,15 +138,15 @@ TEST(Hub, ForgetsWhatTheHostHasDroppedAndThatItRecords) {
   posts.Post("live.json", 0, "{}", true);
   v1::HubPost post = posts.Empty();
   for (const char* name : {"rank-2.0002.gpr", "totals-0002.gpt", "live.json"}) post.add_names(name);
-  EXPECT_EQ(posts.hub.Take(post, "10.0.0.2").answer.have_size(), 3);
+  EXPECT_EQ(posts.hub.Take(post, {"10.0.0.2"}).answer.have_size(), 3);
   EXPECT_FALSE(std::filesystem::exists(posts.folder.File("n2/rank-2.gpr")));
   v1::HubPost last = posts.Empty();
   for (const char* name : {"rank-2.0002.gpr", "totals-0002.gpt"}) last.add_names(name);
-  EXPECT_EQ(posts.hub.Take(last, "10.0.0.2").answer.have_size(), 3)
+  EXPECT_EQ(posts.hub.Take(last, {"10.0.0.2"}).answer.have_size(), 3)
       << "its collector has finished, and may have more to send";
   v1::HubPost end = posts.Empty();
   end.set_ended(true);
-  EXPECT_EQ(posts.hub.Take(end, "10.0.0.2").answer.have_size(), 2);
+  EXPECT_EQ(posts.hub.Take(end, {"10.0.0.2"}).answer.have_size(), 2);
   EXPECT_FALSE(std::filesystem::exists(posts.folder.File("n2/live.json")));
   EXPECT_EQ(Read(posts.folder.File("n2/rank-2.0002.gpr")), "abc") << "all else stays";
 }
@@ -159,9 +161,9 @@ TEST(Hub, RefusesWithAReason) {
   EXPECT_EQ(posts.Post("rank-2.gpr", kMost, "x").refused(), "a host may have 0 MiB here");
   v1::HubPost other = posts.Empty();
   other.set_job("another");
-  EXPECT_EQ(posts.hub.Take(other, "10.0.0.2").answer.refused(), "this is the hub of another job");
+  EXPECT_EQ(posts.hub.Take(other, {"10.0.0.2"}).answer.refused(), "this is the hub of another job");
   Hub early({.job = "job", .host = "n1"});
-  EXPECT_EQ(early.Take(posts.Empty(), "10.0.0.2").answer.refused(),
+  EXPECT_EQ(early.Take(posts.Empty(), {"10.0.0.2"}).answer.refused(),
             "nothing is recorded on the hub's host yet");
 }
 
@@ -173,7 +175,7 @@ TEST(Hub, GivesEachCollectorAFolderOfItsOwn) {
     v1::HubPost post = posts.Empty();
     post.set_instance(static_cast<uint64_t>(instance));
     post.set_host(host);
-    EXPECT_EQ(posts.hub.Take(post, "10.0.0.2").answer.refused(), "");
+    EXPECT_EQ(posts.hub.Take(post, {"10.0.0.2"}).answer.refused(), "");
   }
   EXPECT_EQ(posts.hub.folders(), (std::vector<std::string>{"n2", "n2-2", "n1-2", "a_b_.._c", "host-"}));
   // One that records into the directory itself.
@@ -182,7 +184,7 @@ TEST(Hub, GivesEachCollectorAFolderOfItsOwn) {
   v1::HubPost shared = posts.Empty();
   shared.set_instance(7);
   shared.set_host("n3");
-  EXPECT_TRUE(posts.hub.Take(shared, "10.0.0.2").answer.shared());
+  EXPECT_TRUE(posts.hub.Take(shared, {"10.0.0.2"}).answer.shared());
 }
 
 int ConnectTo(uint16_t port) {
@@ -237,7 +239,7 @@ TEST(Mirror, SendsAllOfALargeFileAndWhatComesLater) {
   Append(host.folder.File("rank-2.gpr"), large);
   Append(host.folder.File("live.json"), "{}");
   Append(host.folder.File("report.json"), "{}");
-  host.mirror.Begin(host.folder.path());
+  host.mirror.Begin(host.folder.path(), host.folder.path());
   AwaitThat([&] { return std::filesystem::exists(folder.File("n2/live.json")); });
   Append(host.folder.File("rank-2.gpr"), "the end");
   const Mirror::State end = host.mirror.End(milliseconds(10'000));
@@ -248,13 +250,52 @@ TEST(Mirror, SendsAllOfALargeFileAndWhatComesLater) {
   EXPECT_FALSE(std::filesystem::exists(folder.File("n2/live.json")));
 }
 
+TEST(Mirror, BringsWhatProcessesSayAndWhatTheHubOrders) {
+  for (const bool is_shared : {false, true}) {
+    testing::TempDir folder;
+    Served served;
+    const uint16_t port = served.Start(folder.path());
+    Host host(port);
+    // A host that records into the hub's own directory posts on, without files.
+    const std::string records = is_shared ? folder.File("n2") : host.folder.path();
+    std::filesystem::create_directories(records);
+    host.mirror.Begin(records, records);
+    v1::CapturedProcess process;
+    process.set_number(3);
+    process.set_rank(8);
+    process.set_connected(true);
+    host.mirror.SetProcesses({process});
+    CaptureBoard& board = served.hub.captures();
+    AwaitThat([&] { return !board.Hosts().empty() && !board.Hosts().front().processes.empty(); });
+    ASSERT_EQ(board.Hosts().front().processes.front().rank(), 8);
+    EXPECT_EQ(board.Hosts().front().name, "n2");
+    const Mirror::Phase phase = is_shared ? Mirror::Phase::kShared : Mirror::Phase::kSending;
+    AwaitThat([&] { return host.mirror.state().phase == phase; });
+    v1::Capture order;
+    order.set_id(41);
+    board.SetCapturing(true);
+    board.Order(board.Hosts().front().instance, 3, order);
+    std::vector<v1::CaptureOrder> orders;
+    AwaitThat([&] {
+      if (orders.empty()) orders = host.mirror.TakeOrders();
+      return !orders.empty();
+    });
+    ASSERT_EQ(orders.size(), 1U);
+    EXPECT_EQ(orders.front().number(), 3U);
+    EXPECT_EQ(orders.front().capture().id(), 41U);
+    EXPECT_EQ(host.mirror.state().directory, folder.path());
+    EXPECT_TRUE(host.mirror.End(milliseconds(10'000)).all_sent);
+    EXPECT_FALSE(board.Hosts().front().processes.front().connected());
+  }
+}
+
 TEST(Mirror, GoesOnWithAHubThatBeganAgain) {
   testing::TempDir folder;
   auto hub = std::make_unique<Served>();
   const uint16_t port = hub->Start(folder.path());
   Host host(port);
   Append(host.folder.File("rank-2.gpr"), "before ");
-  host.mirror.Begin(host.folder.path());
+  host.mirror.Begin(host.folder.path(), host.folder.path());
   AwaitThat([&] { return Read(folder.File("n2/rank-2.gpr")) == "before "; });
   hub.reset();
   Append(host.folder.File("rank-2.gpr"), "meanwhile ");
@@ -272,9 +313,9 @@ TEST(Mirror, SendsNothingToWhoDoesNotProveThatItKnowsTheSecret) {
   auto hub = std::make_unique<Served>();
   Host host(hub->Start(folder.path()), "another-secret-of-these-tests");
   Append(host.folder.File("rank-2.gpr"), "private");
-  host.mirror.Begin(host.folder.path());
+  host.mirror.Begin(host.folder.path(), host.folder.path());
   AwaitThat([&] { return !host.mirror.state().why.empty(); });
-  EXPECT_EQ(hub->endpoint.refused(), 0U) << "it did not even try";
+  EXPECT_THAT(hub->endpoint.numbers().refused, ::testing::Each(0U)) << "it did not even try";
   hub.reset();
   const Mirror::State end = host.mirror.End(milliseconds(0));
   EXPECT_FALSE(end.all_sent);
@@ -341,7 +382,7 @@ TEST(Mirror, DoesNotWaitForAPostThatIsHeldUp) {
   connections.Start(service);
   Host host(port);
   Append(host.folder.File("rank-2.gpr"), "records");
-  host.mirror.Begin(host.folder.path());
+  host.mirror.Begin(host.folder.path(), host.folder.path());
   AwaitThat([&] { return service.posted.load(); });
   const Mirror::State end = host.mirror.End(milliseconds(0));
   EXPECT_FALSE(service.released) << "the post would have been answered later";
@@ -372,7 +413,7 @@ TEST(Mirror, PostsToTheCertificateThatWasProvedOnly) {
   const uint16_t port = hub->Start(folder.path());
   Host host(port);
   Append(host.folder.File("rank-2.gpr"), "records");
-  host.mirror.Begin(host.folder.path());
+  host.mirror.Begin(host.folder.path(), host.folder.path());
   AwaitThat([&] { return Read(folder.File("n2/rank-2.gpr")) == "records"; });
   hub.reset();
   absl::StatusOr<http::Listener> listener = http::Listener::Open({.host = "127.0.0.1", .port = port});

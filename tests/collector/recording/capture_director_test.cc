@@ -3,10 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/collector/testing/batch_builder.h"
@@ -22,29 +20,35 @@ using ::testing::HasSubstr;
 class CaptureDirectorTest : public ::testing::Test {
  protected:
   struct Rank {
-    std::unique_ptr<model::ProcessModel> model;
-    v1::CaptureState state;
+    CaptureDirector::Process process;  // as the director sees it
+    v1::CaptureState state;            // as it is
     v1::Capture order;
-    uint64_t sequence = 0;
   };
 
   void SetUp() override {
-    for (int rank = 0; rank < 2; ++rank) Join(rank, v1::RECORDING_LEVEL_IDLE);
+    for (int rank = 0; rank < 2; ++rank) Join(rank);
   }
 
-  void Join(int rank, v1::RecordingLevel level) {
-    v1::Hello hello = testing::MakeHello(rank, 2, static_cast<uint32_t>(100 + rank));
-    hello.set_level(level);
-    ranks_.push_back(
-        {.model = std::make_unique<model::ProcessModel>(std::move(hello), model::ProcessEvents()),
-         .state = {},
-         .order = {}});
+  Rank& Join(int rank, bool idle = true) {
+    Rank& joined = ranks_.emplace_back();
+    joined.process.facts.set_number(static_cast<uint32_t>(rank + 1));
+    joined.process.facts.set_rank(rank);
+    joined.process.facts.set_world_size(2);
+    joined.process.facts.set_pid(static_cast<uint32_t>(100 + rank));
+    joined.process.facts.set_idle(idle);
+    joined.process.facts.set_connected(true);
+    return joined;
+  }
+  // Puts a rank on another host.
+  static void Move(Rank& rank, const std::string& host) {
+    rank.process.instance = 7;
+    rank.process.host = host;
   }
 
-  std::vector<const model::ProcessModel*> Connected() const {
-    std::vector<const model::ProcessModel*> connected;
-    for (const Rank& rank : ranks_) connected.push_back(rank.model.get());
-    return connected;
+  CaptureDirector::Processes All() const {
+    CaptureDirector::Processes all;
+    for (const Rank& rank : ranks_) all.push_back(rank.process);
+    return all;
   }
 
   static v1::CaptureRequest Steps(uint64_t steps) {
@@ -55,11 +59,11 @@ class CaptureDirectorTest : public ::testing::Test {
   }
 
   void Begin(const v1::CaptureRequest& request) {
-    ASSERT_TRUE(CaptureDirector::Check(request, Connected()).ok());
+    ASSERT_TRUE(CaptureDirector::Check(request, All()).ok());
     director_ = std::make_unique<CaptureDirector>(
-        request, Connected(), 1000, [this](const model::ProcessModel& process, const v1::Capture& order) {
+        request, All(), 1000, [this](const CaptureDirector::Process& process, const v1::Capture& order) {
           for (Rank& rank : ranks_) {
-            if (rank.model.get() == &process) rank.order = order;
+            if (rank.process.facts.rank() == process.facts.rank()) rank.order = order;
           }
         });
     Tick(0);
@@ -67,6 +71,7 @@ class CaptureDirectorTest : public ::testing::Test {
 
   void Tick(uint64_t ms) {
     now_ns_ += ms * kMs;
+    director_->Update(All());
     director_->Tick(now_ns_, now_ns_ + kSecond);
     while (!director_->progress().empty()) {
       last_ = director_->progress().front();
@@ -75,14 +80,11 @@ class CaptureDirectorTest : public ::testing::Test {
     }
   }
 
-  void Answer(Rank& rank, v1::CapturePhase phase) {
+  static void Answer(Rank& rank, v1::CapturePhase phase) {
     rank.state.set_id(rank.order.id());
     rank.state.set_clock(rank.order.clock());
     rank.state.set_phase(phase);
-    v1::Batch batch;
-    batch.set_sequence(++rank.sequence);
-    *batch.mutable_capture() = rank.state;
-    ASSERT_TRUE(rank.model->Apply(batch).ok());
+    *rank.process.facts.mutable_state() = rank.state;
   }
   void AnswerAll(v1::CapturePhase phase) {
     for (Rank& rank : ranks_) Answer(rank, phase);
@@ -99,6 +101,18 @@ class CaptureDirectorTest : public ::testing::Test {
     }
     AnswerAll(v1::CAPTURE_PHASE_NONE);
     Tick(10);
+  }
+
+  // Five steps, from the question until all ranks have the order.
+  void BeginArmed() {
+    Begin(Steps(5));
+    AskTwice(20);
+    AnswerAll(v1::CAPTURE_PHASE_ARMED);
+    Tick(10);
+  }
+  static void MarkDone(Rank& rank) {
+    rank.state.set_steps(5);
+    Answer(rank, v1::CAPTURE_PHASE_DONE);
   }
 
   std::vector<Rank> ranks_;
@@ -207,16 +221,12 @@ TEST_F(CaptureDirectorTest, ARankThatDoesNotAnswerIsNamedAndTheOthersLetGo) {
 
 TEST_F(CaptureDirectorTest, ARankThatLeavesIsNamedAndTheOthersAreWaitedFor) {
   for (Rank& rank : ranks_) rank.state.set_has_marker(true);
-  Begin(Steps(5));
-  AskTwice(20);
-  AnswerAll(v1::CAPTURE_PHASE_ARMED);
-  Tick(10);
-  director_->OnLeft(*ranks_[1].model);
+  BeginArmed();
+  ranks_[1].process.facts.set_connected(false);
   Tick(10);
   EXPECT_THAT(words_, ::testing::Contains(HasSubstr("rank 1 has left")));
   EXPECT_FALSE(director_->over());
-  ranks_[0].state.set_steps(5);
-  Answer(ranks_[0], v1::CAPTURE_PHASE_DONE);
+  MarkDone(ranks_[0]);
   Tick(10);
   EXPECT_TRUE(director_->over());
   EXPECT_TRUE(last_.failed());
@@ -227,11 +237,128 @@ TEST_F(CaptureDirectorTest, WhatCannotBeCapturedIsRefused) {
   v1::CaptureRequest request = Steps(5);
   EXPECT_EQ(CaptureDirector::Check(request, {}).code(), absl::StatusCode::kFailedPrecondition);
   request.add_ranks(7);
-  EXPECT_THAT(CaptureDirector::Check(request, Connected()).message(), HasSubstr("rank 7"));
-  Join(2, v1::RECORDING_LEVEL_FULL);
-  EXPECT_THAT(CaptureDirector::Check(Steps(5), Connected()).message(), HasSubstr("rank 2 is at level full"));
+  EXPECT_THAT(CaptureDirector::Check(request, All()).message(), HasSubstr("rank 7"));
+  Join(2, /*idle=*/false);
+  EXPECT_THAT(CaptureDirector::Check(Steps(5), All()).message(), HasSubstr("rank 2 is at level full"));
   ranks_.erase(ranks_.begin(), ranks_.begin() + 2);
-  EXPECT_TRUE(absl::IsAlreadyExists(CaptureDirector::Check(Steps(5), Connected())));
+  EXPECT_TRUE(absl::IsAlreadyExists(CaptureDirector::Check(Steps(5), All())));
+}
+
+TEST_F(CaptureDirectorTest, TheFirstStepIsAsFarAheadAsAnswersOfOtherHostsAreSlow) {
+  for (Rank& rank : ranks_) rank.state.set_has_marker(true);
+  Move(ranks_[1], "n2");
+  Begin(Steps(5));
+  AnswerAll(v1::CAPTURE_PHASE_NONE);
+  Tick(10);
+  Tick(1000);
+  ranks_[0].state.set_steps_begun(20);
+  ranks_[1].state.set_steps_begun(20);
+  Answer(ranks_[0], v1::CAPTURE_PHASE_NONE);
+  Tick(6000);
+  EXPECT_EQ(ranks_[1].order.clock(), v1::CAPTURE_CLOCK_NONE) << "n2 has not answered";
+  Answer(ranks_[1], v1::CAPTURE_PHASE_NONE);
+  Tick(0);
+  // 20 a second: the answers are up to 6 s old, and the order may take as long.
+  EXPECT_GT(ranks_[0].order.begin(), 20 + 20 * 12);
+  EXPECT_EQ(ranks_[0].order.begin(), ranks_[1].order.begin());
+}
+
+TEST_F(CaptureDirectorTest, HowFastARankIsGoesByWhenItWasThereNotByWhenThatArrived) {
+  for (Rank& rank : ranks_) {
+    rank.state.set_has_marker(true);
+    rank.process.facts.set_state_ns(100 * kSecond);
+  }
+  Move(ranks_[1], "n2");
+  Begin(Steps(5));
+  Tick(3000);  // the first answer waited for a post
+  AnswerAll(v1::CAPTURE_PHASE_NONE);
+  Tick(10);
+  Tick(0);
+  for (Rank& rank : ranks_) {
+    rank.state.set_steps_begun(100);
+    rank.process.facts.set_state_ns(101 * kSecond);
+  }
+  AnswerAll(v1::CAPTURE_PHASE_NONE);
+  Tick(500);
+  ASSERT_EQ(ranks_[0].order.clock(), v1::CAPTURE_CLOCK_MARKER);
+  EXPECT_GT(ranks_[0].order.begin(), 100 + 100 * 3) << "100 a second, three seconds ahead";
+}
+
+TEST_F(CaptureDirectorTest, AWindowOfTimeIsInTheTimeOfEachHost) {
+  Move(ranks_[1], "n2");
+  ranks_[1].process.clock_ahead_ns = -3 * static_cast<int64_t>(kSecond);
+  v1::CaptureRequest request = Steps(0);
+  request.set_duration_ms(500);
+  Begin(request);
+  AnswerAll(v1::CAPTURE_PHASE_NONE);
+  Tick(10);
+  EXPECT_EQ(ranks_[1].order.begin(), ranks_[0].order.begin() - 3 * kSecond);
+  EXPECT_EQ(ranks_[1].order.end(), ranks_[1].order.begin() + 500 * kMs);
+}
+
+TEST_F(CaptureDirectorTest, AHostThatIsAwayIsRefusedNamedAndNotWaitedFor) {
+  for (Rank& rank : ranks_) rank.state.set_has_marker(true);
+  Move(ranks_[1], "n2");
+  ranks_[1].process.silent_ns = 40 * kSecond;
+  EXPECT_THAT(CaptureDirector::Check(Steps(5), All()).message(),
+              HasSubstr("n2 has sent nothing for 40 s, so rank 1 on n2 cannot be captured"));
+  v1::CaptureRequest first = Steps(5);
+  first.add_ranks(0);
+  EXPECT_TRUE(CaptureDirector::Check(first, All()).ok());
+  ranks_[1].process.silent_ns = 0;
+
+  BeginArmed();
+  ranks_[1].process.silent_ns = 16 * kSecond;
+  Tick(16'000);
+  EXPECT_THAT(words_,
+              ::testing::Contains("n2 has sent nothing for 16 s; its ranks end the capture by themselves"));
+  EXPECT_FALSE(director_->over());
+  MarkDone(ranks_[0]);
+  Tick(10);
+  EXPECT_TRUE(director_->over());
+  EXPECT_TRUE(last_.failed());
+  EXPECT_THAT(last_.words(),
+              HasSubstr("on 1 process; not known of rank 1 on n2: n2 has sent nothing for 16 s"));
+}
+
+TEST_F(CaptureDirectorTest, AHostThatComesBackIsWaitedForAgain) {
+  for (Rank& rank : ranks_) rank.state.set_has_marker(true);
+  Move(ranks_[1], "n2");
+  BeginArmed();
+  ranks_[1].process.silent_ns = 16 * kSecond;
+  Tick(16'000);
+  ranks_[1].process.silent_ns = 0;
+  MarkDone(ranks_[0]);
+  Tick(10);
+  EXPECT_FALSE(director_->over());
+  MarkDone(ranks_[1]);
+  Tick(10);
+  EXPECT_TRUE(director_->over());
+  EXPECT_FALSE(last_.failed());
+  EXPECT_THAT(last_.words(), HasSubstr("on 2 processes of 2 hosts"));
+}
+
+TEST_F(CaptureDirectorTest, AHostThatGoesAwayBeforeTheOrderHasTheOthersLetGo) {
+  for (Rank& rank : ranks_) rank.state.set_has_marker(true);
+  Move(ranks_[1], "n2");
+  Begin(Steps(5));
+  AskTwice(20);
+  Answer(ranks_[0], v1::CAPTURE_PHASE_ARMED);
+  ranks_[1].process.silent_ns = 16 * kSecond;
+  Tick(10);
+  EXPECT_TRUE(director_->over());
+  EXPECT_THAT(last_.words(), HasSubstr("n2 has sent nothing for 16 s, so rank 1 on n2 cannot be captured"));
+  for (const Rank& rank : ranks_) EXPECT_GE(rank.order.begin(), rank.order.end()) << "taken back";
+}
+
+TEST_F(CaptureDirectorTest, RanksThatAreNotConnectedAreCounted) {
+  for (Rank& rank : ranks_) {
+    rank.state.set_has_marker(true);
+    rank.process.facts.set_world_size(8);
+  }
+  Begin(Steps(5));
+  EXPECT_THAT(words_, ::testing::ElementsAre(
+                          "the job has 8 ranks, of which 2 are connected; the others are not captured"));
 }
 
 }  // namespace

@@ -54,6 +54,17 @@ TEST(Request, AFaultMovesToAnotherRankAndTimeWhateverItIs) {
   EXPECT_EQ(hangs.hang.step, 50) << "of the steps that were asked for, in whatever order";
 }
 
+TEST(Request, AClustersDayDrawsItsJobs) {
+  const absl::StatusOr<Request> request =
+      ReadRequest(std::vector<std::string>{"--cluster=1", "--jobs=50", "--hours=1.5", "--seed=3", "--out=a"});
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(request->cluster);
+  EXPECT_EQ(request->jobs, 50);
+  EXPECT_EQ(request->hours, 1.5);
+  EXPECT_THAT(request->command_line, ElementsAre("gpuprobe", "simulate", "--cluster", "--seed", "3"));
+  EXPECT_THAT(Refusal({"--cluster=1", "--ranks=4"}), HasSubstr("draws its jobs from --seed; --ranks"));
+}
+
 TEST(Request, OptionsBuildOnEachOtherInWhateverOrderTheyAreGiven) {
   const TrainingJob job =
       JobOf({"--network=25", "--link=100", "--bucket=1", "--work=2", "--scenario=straggler-at-scale"});

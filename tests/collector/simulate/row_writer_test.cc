@@ -1,5 +1,5 @@
 // What is written of a record, of whichever kind, is what readers read.
-#include "collector/simulate/row_writer.h"
+#include "collector/records/row_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TYPED_TEST(EveryKind, IsReadAsItWasWritten) {
   v1::Batch batch;
   batch.set_base_ns(1'000);
   {
-    RowWriter<TypeParam> writer(batch);
+    model::RowWriter<TypeParam> writer(batch);
     for (const TypeParam& record : written) writer.Append(record);
   }
   std::vector<TypeParam> read;
@@ -66,10 +66,10 @@ TYPED_TEST(EveryKind, IsReadAsItWasWritten) {
 
 TYPED_TEST(EveryKind, RowsOfZerosAreRowsAndNoRowIsNoMessage) {
   v1::Batch batch;
-  { const RowWriter<TypeParam> none(batch); }
+  { const model::RowWriter<TypeParam> none(batch); }
   EXPECT_EQ(batch.ByteSizeLong(), 0);
   {
-    RowWriter<TypeParam> writer(batch);
+    model::RowWriter<TypeParam> writer(batch);
     for (int i = 0; i < 3; ++i) writer.Append({});
   }
   int rows = 0;

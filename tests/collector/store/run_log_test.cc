@@ -9,6 +9,7 @@
 
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
+#include "collector/store/run_log_label.h"
 #include "collector/store/run_log_reader.h"
 #include "collector/store/run_log_writer.h"
 #include "tests/collector/testing/batch_builder.h"
@@ -17,9 +18,6 @@
 namespace gpuprobe::store {
 namespace {
 
-using gpuprobe::testing::BatchBuilder;
-using gpuprobe::testing::ByeFrame;
-using gpuprobe::testing::HelloFrame;
 using gpuprobe::testing::kSecond;
 using gpuprobe::testing::kStart;
 using gpuprobe::testing::MakeHello;
@@ -56,9 +54,10 @@ struct Read {
   std::optional<Damage> damage;
 };
 
-Read ReadLog(std::string_view bytes) {
+Read ReadLog(std::string_view bytes, bool passes_over = false) {
   Read read;
   RunLogReader reader("rank-0.gpr", bytes);
+  reader.PassOver(passes_over);
   v1::Frame frame;
   std::string_view raw;
   while (reader.Next(frame, raw)) read.frames.emplace_back(raw);
@@ -131,6 +130,88 @@ TEST_F(RunLogTest, NamesAWrongChecksumAndItsPlace) {
   EXPECT_EQ(read.damage->what, "bad checksum");
   EXPECT_GT(read.damage->byte, 0u);
   EXPECT_GT(read.damage->after_s, 0);
+}
+
+// Frames of which one in three stands apart.
+class ApartTest : public RunLogTest {
+ protected:
+  void SetUp() override {
+    auto writer = CreateLog(path_);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (size_t i = 0; i < frames_.size(); ++i) {
+      const std::string frame = frames_[i].SerializeAsString();
+      ASSERT_TRUE((i % 3 == 2 ? (*writer)->AppendApart(frame) : (*writer)->Append(frame, 0)).ok());
+      whole_.push_back(frame);
+      if (i % 3 != 2) others_.push_back(frame);
+    }
+    ASSERT_TRUE((*writer)->Flush().ok());
+    EXPECT_EQ((*writer)->file_bytes(), std::filesystem::file_size(path_));
+    bytes_ = ReadAll(path_);
+  }
+
+  std::vector<std::string> whole_;
+  std::vector<std::string> others_;
+  std::string bytes_;
+};
+
+TEST_F(ApartTest, IsReadInItsPlaceOrPassedOver) {
+  const Read all = ReadLog(bytes_);
+  EXPECT_FALSE(all.damage.has_value());
+  EXPECT_EQ(all.frames, whole_);
+  const Read some = ReadLog(bytes_, true);
+  EXPECT_FALSE(some.damage.has_value());
+  EXPECT_EQ(some.frames, others_);
+}
+
+TEST_F(ApartTest, CutAnywhereItIsDamageFromItsLabelOn) {
+  for (const bool passes_over : {false, true}) {
+    const std::vector<std::string>& expected = passes_over ? others_ : whole_;
+    for (size_t size = 0; size < bytes_.size(); ++size) {
+      const std::string_view cut = std::string_view(bytes_).substr(0, size);
+      const Read read = ReadLog(cut, passes_over);
+      ASSERT_LE(read.frames.size(), expected.size());
+      EXPECT_TRUE(std::equal(read.frames.begin(), read.frames.end(), expected.begin())) << size;
+      // Both readers find the damage at the same byte.
+      const std::optional<Damage> other = ReadLog(cut, !passes_over).damage;
+      ASSERT_EQ(read.damage.has_value(), other.has_value()) << size;
+      if (other.has_value()) {
+        EXPECT_EQ(read.damage->byte, other->byte) << size;
+      }
+    }
+  }
+}
+
+TEST_F(ApartTest, AFlippedBitIsNeverReadAsData) {
+  for (size_t at = 0; at < bytes_.size(); ++at) {
+    std::string damaged = bytes_;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
+    const Read read = ReadLog(damaged);
+    EXPECT_TRUE(std::equal(read.frames.begin(), read.frames.end(), whole_.begin())) << at;
+    EXPECT_TRUE(read.damage.has_value() || read.frames == whole_) << "silent loss, byte " << at;
+  }
+}
+
+TEST_F(ApartTest, WhatIsHalfWrittenIsPassedOverOnceItIsWhole) {
+  const size_t label = bytes_.find(LabelOf(0).substr(0, 8));
+  ASSERT_NE(label, std::string::npos);
+  for (const size_t half : {label + 5, label + kLabelBytes, label + kLabelBytes + 9}) {
+    std::ofstream(path_, std::ios::binary) << bytes_.substr(0, half);
+    std::unique_ptr<MappedFile> file = *MappedFile::Open(path_);
+    RunLogReader reader("rank-0.gpr", *file);
+    reader.PassOver(true);
+    v1::Frame frame;
+    std::string_view raw;
+    std::vector<std::string> read;
+    while (reader.Next(frame, raw)) read.emplace_back(raw);
+    ASSERT_TRUE(reader.damage().has_value());
+    EXPECT_EQ(reader.damage()->what, "cut off");
+    std::ofstream(path_, std::ios::binary) << bytes_;
+    const std::unique_ptr<MappedFile> grown = *MappedFile::Open(path_);
+    reader.GoOn(*grown);
+    while (reader.Next(frame, raw)) read.emplace_back(raw);
+    EXPECT_FALSE(reader.damage().has_value());
+    EXPECT_EQ(read, others_);
+  }
 }
 
 // A log of many pages, so that the rest of the last page does not hide the end of the file.

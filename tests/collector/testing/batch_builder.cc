@@ -32,7 +32,7 @@ BatchBuilder::BatchBuilder(uint64_t sequence, uint64_t base_ns) {
   batch_.set_sequence(sequence);
   batch_.set_base_ns(base_ns);
   for (Previous* p : {&kernels_, &copies_, &memsets_, &syncs_, &overheads_, &driver_calls_, &ranges_,
-                      &allocations_, &collectives_})
+                      &allocations_, &collectives_, &traced_calls_})
     p->end = base_ns;
 }
 
@@ -242,6 +242,18 @@ BatchBuilder& BatchBuilder::Collective(uint32_t op, uint32_t comm, uint64_t seq,
   m->add_peer(-1);
   m->add_plan_delta(Delta(collectives_.other, plan));
   m->add_source(v1::CALL_SOURCE_INTERPOSED);
+  return *this;
+}
+
+BatchBuilder& BatchBuilder::TracedCall(uint32_t op, uint32_t comm, uint64_t seq, uint64_t bytes,
+                                       uint64_t issue_ns) {
+  v1::TracedCalls* m = batch_.mutable_traced_calls();
+  m->add_issue_delta(Delta(traced_calls_.end, issue_ns));
+  m->add_host_duration(5000);
+  m->add_op(op);
+  m->add_comm(comm);
+  m->add_seq_delta(Delta(traced_calls_.id, seq));
+  m->add_bytes(bytes);
   return *this;
 }
 

@@ -52,6 +52,8 @@ class BatchBuilder {
                      v1::MemoryKind memory = v1::MEMORY_KIND_DEVICE);
   BatchBuilder& Collective(uint32_t op, uint32_t comm, uint64_t seq, uint64_t count, uint32_t element_bytes,
                            uint64_t plan, uint64_t issue_ns = kStart);
+  // As at level calls.
+  BatchBuilder& TracedCall(uint32_t op, uint32_t comm, uint64_t seq, uint64_t bytes, uint64_t issue_ns);
   BatchBuilder& Transfer(uint32_t op, uint32_t comm, uint64_t seq, int peer, uint64_t plan,
                          uint64_t issue_ns);
   BatchBuilder& Plan(uint64_t plan, uint64_t correlation);
@@ -78,7 +80,7 @@ class BatchBuilder {
 
   v1::Batch batch_;
   Previous kernels_, copies_, memsets_, syncs_, overheads_, driver_calls_, ranges_, allocations_,
-      collectives_, plans_, launches_;
+      collectives_, traced_calls_, plans_, launches_;
   uint32_t launch_thread_ = 0;
   uint64_t launch_fallback_ = 0;
 };

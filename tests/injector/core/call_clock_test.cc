@@ -39,6 +39,18 @@ TEST_F(CallClockTest, EqualCallsAreStepsByTheirPauses) {
   EXPECT_EQ(call_clock.FindPeriod().begin % 4, 0u);
 }
 
+// A program that had no CPU for a while, twice in a row in the middle of a step.
+TEST_F(CallClockTest, AFewLongPausesWithinStepsAreAccidents) {
+  Steps({5, 5, 5, 5}, 100);
+  for (int step = 0; step < 2; ++step) {
+    Steps({5, 5}, 1);
+    Steps({5, 5}, 1);
+  }
+  const CallClock::Period period = call_clock.FindPeriod();
+  EXPECT_EQ(period.calls, 4u);
+  EXPECT_EQ(period.begin % 4, 0u);
+}
+
 TEST_F(CallClockTest, WithoutPausesEachOfEqualCallsIsAStep) {
   Steps({5, 5, 5, 5}, 100, 0);
   EXPECT_EQ(call_clock.FindPeriod().calls, 1u);

@@ -263,6 +263,32 @@ TEST(StepRule, OfLevelIdle) {
   EXPECT_EQ(rejected, 1);
 }
 
+TEST(StepRule, OfLevelCalls) {
+  int rejected = 0;
+  const char* calls[] = {"GPUPROBE_LEVEL=calls", "GPUPROBE_STEP_MARKER=nvtx:step", nullptr};
+  EXPECT_TRUE(Choose(calls, &rejected).on_demand);
+  EXPECT_TRUE(Choose(calls, &rejected).traces_calls);
+  const char* idle[] = {"GPUPROBE_LEVEL=idle", nullptr};
+  EXPECT_FALSE(Choose(idle, &rejected).traces_calls);
+  EXPECT_EQ(rejected, 0);
+}
+
+TEST_F(StepGateTest, AtLevelCallsEachStepIsTakenOnce) {
+  StepRule rule = OnDemand("nvtx:step");
+  rule.traces_calls = true;
+  step_gate.Init(rule);
+  uint64_t step = 0;
+  EXPECT_FALSE(step_gate.TakeBegun(&step));
+  for (uint64_t i = 0; i < 3; ++i) {
+    step_gate.Opened(1, 100 + i, "step");
+    EXPECT_TRUE(step_gate.TakeBegun(&step));
+    EXPECT_EQ(step, i);
+    EXPECT_FALSE(step_gate.TakeBegun(&step));
+    step_gate.Closed(100 + i);
+  }
+  EXPECT_TRUE(step_gate.rests()) << "launches are left alone";
+}
+
 TEST_F(StepGateTest, OnDemandNothingIsRecordedButWhatACaptureAsksFor) {
   step_gate.Init(OnDemand("nvtx:step"));
   EXPECT_TRUE(step_gate.rests());

@@ -179,7 +179,10 @@ bool Schedule::Finished(std::unique_lock<std::mutex>& lock, const OpPtr& op) {
 
 void Schedule::WaitUntilBelow(std::unique_lock<std::mutex>& lock, const std::shared_ptr<size_t>& in_flight,
                               size_t limit) {
+  ++waiting_for_room_;
+  if (!ending_.empty()) Nudge(ending_.top()->end_ns);
   done_.wait(lock, [&] { return *in_flight <= limit; });
+  --waiting_for_room_;
 }
 
 void Schedule::Post(const Activity& activity) {
@@ -201,7 +204,8 @@ void Schedule::Settle() {
 uint64_t Schedule::NextWake() const {
   uint64_t wake_ns = kNever;
   if (!awaited_.empty()) wake_ns = std::min(wake_ns, *awaited_.begin());
-  if (!ending_.empty()) wake_ns = std::min(wake_ns, ending_.top()->end_ns + kDeliveryLagNs);
+  const uint64_t lag_ns = waiting_for_room_ > 0 ? 0 : kDeliveryLagNs;
+  if (!ending_.empty()) wake_ns = std::min(wake_ns, ending_.top()->end_ns + lag_ns);
   if (!posted_.empty()) wake_ns = std::min(wake_ns, posted_.front().end_ns + kDeliveryLagNs);
   for (const OpPtr& op : meetings_) wake_ns = std::min(wake_ns, op->poll_ns);
   return wake_ns;
@@ -277,8 +281,10 @@ void Schedule::Run() {
     sleeping_until_ns_ = 0;  // awake: nobody needs to nudge
     const uint64_t settles = settles_wanted_;
     const uint64_t now_ns = NowNs();
+    // Not after a nudge for something later, such as the first of many short kernels.
+    const bool is_due = settles_done_ < settles || NextWake() <= now_ns;
     PollMeetings(now_ns);
-    if (Perform(lock, now_ns)) continue;
+    if (is_due && Perform(lock, now_ns)) continue;
     if (settles_done_ < settles) {
       settles_done_ = settles;
       done_.notify_all();

@@ -106,6 +106,7 @@ class Schedule {
   bool host_thread_started_ = false;
   uint64_t next_sequence_ = 0;
   uint64_t sleeping_until_ns_ = 0;
+  int waiting_for_room_ = 0;  // threads in WaitUntilBelow
   uint64_t settles_wanted_ = 0;
   uint64_t settles_done_ = 0;
   std::priority_queue<OpPtr, std::vector<OpPtr>, EndsLater> ending_;

@@ -1,5 +1,6 @@
 #include "tests/sim/cupti/buffers.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -93,7 +94,7 @@ Buffers::BufferPtr Buffers::FindOpen(uint64_t owner, size_t size) {
       return buffer;
     }
     buffer->sealed = true;
-    wake_.notify_all();
+    WakeWorker();
   }
   return nullptr;
 }
@@ -105,7 +106,7 @@ Buffers::BufferPtr Buffers::FindAnyOpen(size_t size) {
     }
     if (!buffer->sealed) {
       buffer->sealed = true;
-      wake_.notify_all();
+      WakeWorker();
     }
   }
   return nullptr;
@@ -152,7 +153,7 @@ void Buffers::EnsureBuffer() {
     RequestBuffer(lock);
   }
   if (!finished_.empty()) {
-    wake_.notify_all();
+    WakeWorker();
   }
 }
 
@@ -196,7 +197,7 @@ void Buffers::Unreserve(uint32_t correlation) {
     --dropped_;  // there was nothing to drop
   }
   slots_.erase(slot);
-  wake_.notify_all();
+  WakeWorker();
 }
 
 // [assumed] Kernels that have not finished when their context is destroyed get no record, and no buffer waits
@@ -210,7 +211,7 @@ void Buffers::UnreserveAll() {
     }
   }
   slots_.clear();
-  wake_.notify_all();
+  WakeWorker();
 }
 
 void Buffers::Add(uint32_t correlation, Record record) {
@@ -225,7 +226,7 @@ void Buffers::Add(uint32_t correlation, Record record) {
   finished_.push_back(Finished{correlation, std::move(record)});
   starved_ = starved_ && slots_.find(correlation) == slots_.end();
   StartWorker();
-  wake_.notify_all();
+  WakeWorker();
 }
 
 void Buffers::ZeroKernelTimes() {
@@ -424,6 +425,13 @@ bool Buffers::HasWork() const {
 
 bool Buffers::IsFull(const Buffer& buffer) { return buffer.sealed && buffer.incomplete == 0; }
 
+// Once it is up, it gathers records for a while, and no further one wakes it.
+void Buffers::WakeWorker() {
+  if (!worker_is_idle_ || !HasWork()) return;
+  worker_is_idle_ = false;
+  wake_.notify_all();
+}
+
 void Buffers::StartWorker() {
   if (worker_started_) return;
   try {
@@ -436,9 +444,13 @@ void Buffers::StartWorker() {
 }
 
 void Buffers::Work() {
+  pthread_setname_np(pthread_self(), "gpusim-cupti");
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    wake_.wait(lock, [this] { return stopping_ || HasWork(); });
+    wake_.wait(lock, [this] {
+      worker_is_idle_ = !stopping_ && !HasWork();
+      return !worker_is_idle_;
+    });
     wake_.wait_for(lock, kWorkerDelay, [this] { return stopping_ || !flushed_.empty(); });
     if (stopping_) {
       return;

@@ -131,6 +131,7 @@ class Buffers {
   bool HasWork() const;
   static bool IsFull(const Buffer& buffer);
   void StartWorker();
+  void WakeWorker();
   void Work();
 
   const BufferOptions options_;
@@ -152,6 +153,7 @@ class Buffers {
   bool stopping_ = false;
   std::thread worker_;
   bool worker_started_ = false;
+  bool worker_is_idle_ = false;
   pid_t worker_of_ = 0;  // the process that has it: a forked child has none
 };
 

@@ -16,7 +16,6 @@ using gpuprobe::testing::BatchBuilder;
 using gpuprobe::testing::kMs;
 using gpuprobe::testing::kSecond;
 using gpuprobe::testing::kStart;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -53,6 +52,70 @@ TEST_F(HangsTest, ARankThatDoesNotIssueIsNamedAtTheLimitAndNotBefore) {
   EXPECT_EQ(hangs[0].ranks[0].rank, 2);
   EXPECT_EQ(hangs[0].ranks[0].last_seq, 0u);
   EXPECT_EQ(hangs[0].ranks[0].last_done_ago_ns, 62 * kSecond - 102 * kMs);
+}
+
+TEST_F(HangsTest, AtLevelCallsTheRankThatDidNotIssueIsNamed) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    for (uint64_t seq = 0; seq < (rank == 2 ? 2 : 5); ++seq)
+      b.TracedCall(kAllReduce, kWorld, seq, 4096, kStart + (seq + 1) * kSecond);
+    Send(rank, b, 6 * kSecond);
+  }
+  Heartbeat(62 * kSecond);
+  EXPECT_THAT(At(62 * kSecond), IsEmpty());
+  Heartbeat(64 * kSecond);
+  const std::vector<Hang> hangs = At(64 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kMissingRank);
+  EXPECT_EQ(hangs[0].seq, 2u);
+  EXPECT_EQ(hangs[0].shape.bytes, 4096u);
+  ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, 2);
+  EXPECT_EQ(hangs[0].ranks[0].last_seq, 1u);
+  EXPECT_EQ(hangs[0].ranks[0].launches_since, std::nullopt);
+  EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("not recorded at level calls"));
+  // It goes on.
+  BatchBuilder b = Begin(2);
+  for (uint64_t seq = 2; seq < 5; ++seq) b.TracedCall(kAllReduce, kWorld, seq, 4096, kStart + 65 * kSecond);
+  Send(2, b, 65 * kSecond);
+  Heartbeat(200 * kSecond);
+  EXPECT_THAT(At(200 * kSecond), IsEmpty()) << "all have issued what any has";
+}
+
+TEST_F(HangsTest, AtLevelCallsAWaitBehindAnotherIsAConsequence) {
+  constexpr uint32_t kPair = 2;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    if (rank >= 2) b.Comm(kPair, 0x77, rank - 2, 2);
+    b.TracedCall(kAllReduce, kWorld, 0, 4096, kStart + kSecond);
+    if (rank == 2) b.TracedCall(kAllReduce, kPair, 0, 64, kStart + 2 * kSecond);
+    if (rank < 2) b.TracedCall(kAllReduce, kWorld, 1, 4096, kStart + 2 * kSecond);
+    Send(rank, b, 3 * kSecond);
+  }
+  Heartbeat(70 * kSecond);
+  const std::vector<Hang> hangs = At(70 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1)) << "ranks 0 and 1 wait for rank 2, which waits for rank 3";
+  ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, 3);
+  EXPECT_EQ(hangs[0].comm_ranks, 2);
+}
+
+TEST_F(HangsTest, AtLevelCallsARankThatWritesIsAtWork) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    b.TracedCall(kAllReduce, kWorld, 0, 4096, kStart + kSecond);
+    if (rank != 2) b.TracedCall(kAllReduce, kWorld, 1, 4096, kStart + 2 * kSecond);
+    Send(rank, b, 3 * kSecond);
+  }
+  BatchBuilder b = Begin(2);
+  v1::Batch batch = b.batch();
+  batch.mutable_clock()->set_realtime_ns(kStart + 30 * kSecond);
+  batch.mutable_host_state()->set_io_bytes(100 << 20);
+  ASSERT_TRUE(processes_[2]->Apply(batch).ok());
+  Heartbeat(80 * kSecond);
+  EXPECT_THAT(At(80 * kSecond), IsEmpty()) << "it writes";
+  Heartbeat(92 * kSecond);
+  EXPECT_THAT(At(92 * kSecond), SizeIs(1));
 }
 
 TEST_F(HangsTest, ARankThatLaunchesOrCopiesOrWritesIsAtWork) {

@@ -141,6 +141,26 @@ TEST(LaunchBoundFinding, IsNotSaidOfAProgramThatLaunchesNoKernels) {
   EXPECT_TRUE(Of("launch-bound", r).empty());
 }
 
+TEST(LaunchBoundFinding, CountsUntilShortKernelsStartIfTheGpuRunsDry) {
+  Report r = LaunchesLate();
+  const auto set = [&](double host_bound_ns, double gaps_ns) {
+    r.steps->host_bound_ns.mean = host_bound_ns;
+    r.steps->launch_gap_ns.mean = gaps_ns;
+    for (RankReport& rank : r.ranks) rank.steps = *r.steps;
+  };
+  const double tenth_ns = 0.1 * r.steps->time_ns.mean;
+  r.compute.short_kernels = r.compute.kernels;
+  set(0.4 * tenth_ns, 0.8 * tenth_ns);
+  const auto found = Of("launch-bound", r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NEAR(*found[0].cost_ns_per_step, 1.2 * tenth_ns, 1);
+  set(0.1 * tenth_ns, 1.5 * tenth_ns);
+  EXPECT_TRUE(Of("launch-bound", r).empty()) << "it hardly ever runs dry";
+  set(0.4 * tenth_ns, 0.8 * tenth_ns);
+  r.compute.short_kernels = r.compute.kernels / 2;
+  EXPECT_TRUE(Of("launch-bound", r).empty()) << "its kernels are long";
+}
+
 // Two ranks of which the slower one is blamed already, or not: what is said of the job holds for both.
 TEST(InputBoundFinding, IsNotSaidOfOneRankOfTwo) {
   Report r = Steady();

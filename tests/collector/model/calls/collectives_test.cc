@@ -25,6 +25,10 @@ using gpuprobe::testing::MakeHello;
 std::vector<CollectiveReport> CollectivesOf(const ProcessModel& process) {
   return analysis::CollectivesOf(Member{.process = &process});
 }
+// Against the other ranks, too.
+std::vector<CollectiveReport> CollectivesOf(const JobModel& job, size_t process) {
+  return analysis::CollectivesOf(job.FirstMember(static_cast<uint32_t>(process)));
+}
 
 constexpr uint32_t kKernelName = 1;
 constexpr uint32_t kAllReduce = 2;
@@ -119,7 +123,7 @@ TEST(Collectives, WaitIsWhatARankTakesLongerThanTheShortest) {
   job.Finish();
   const uint64_t waits[] = {0, 50'000, 300'000};
   for (size_t rank = 0; rank < 3; ++rank) {
-    const auto reports = CollectivesOf(*job.processes()[rank]);
+    const auto reports = CollectivesOf(job, rank);
     ASSERT_EQ(reports.size(), 1u);
     ASSERT_TRUE(reports[0].wait_ns.has_value());
     EXPECT_EQ(*reports[0].wait_ns, waits[rank]);
@@ -141,7 +145,7 @@ TEST(Collectives, OnlyTheSameCallOfTheSameCommunicatorIsCompared) {
   ASSERT_TRUE(job.Join(MakeHello(0)).Apply(a.batch()).ok());
   ASSERT_TRUE(job.Join(MakeHello(1)).Apply(b.batch()).ok());
   job.Finish();
-  EXPECT_FALSE(CollectivesOf(*job.processes()[0])[0].wait_ns.has_value());
+  EXPECT_FALSE(CollectivesOf(job, 0)[0].wait_ns.has_value());
 }
 
 TEST(Collectives, AProgramRunTwiceIsNotComparedWithItself) {
@@ -155,9 +159,9 @@ TEST(Collectives, AProgramRunTwiceIsNotComparedWithItself) {
     }
   }
   job.Finish();
-  for (const auto& process : job.processes()) {
-    const uint64_t wait = *CollectivesOf(*process)[0].wait_ns;
-    EXPECT_EQ(wait, process->identity().rank() == 0 ? 0u : 1000u);
+  for (size_t i = 0; i < job.processes().size(); ++i) {
+    const uint64_t wait = *CollectivesOf(job, i)[0].wait_ns;
+    EXPECT_EQ(wait, job.processes()[i]->identity().rank() == 0 ? 0u : 1000u);
   }
 }
 
@@ -238,7 +242,7 @@ TEST(Collectives, SendAndRecvAreNotComparedAcrossRanks) {
     ASSERT_TRUE(job.Join(MakeHello(rank, 2)).Apply(b.batch()).ok());
   }
   job.Finish();
-  EXPECT_FALSE(CollectivesOf(*job.processes()[0])[0].wait_ns.has_value());
+  EXPECT_FALSE(CollectivesOf(job, 0)[0].wait_ns.has_value());
 }
 
 TEST(Collectives, ACommunicatorThatIsKnownLaterStillGivesBandwidth) {
@@ -274,7 +278,7 @@ TEST(CapturedCollectives, EveryReplayIsACallOfItsOwn) {
   }
   job.Finish();
   for (size_t rank = 0; rank < 2; ++rank) {
-    const auto reports = CollectivesOf(*job.processes()[rank]);
+    const auto reports = CollectivesOf(job, rank);
     ASSERT_EQ(reports.size(), 1u);
     EXPECT_EQ(reports[0].op, "AllGather+AllReduce");
     EXPECT_EQ(reports[0].calls, 4u) << "two calls, twice; the capture itself ran nothing";
@@ -329,7 +333,7 @@ TEST(CapturedCollectives, EachCopyInALaunchIsACallOfItsOwn) {
   }
   job.Finish();
   for (size_t rank = 0; rank < 2; ++rank) {
-    const auto reports = CollectivesOf(*job.processes()[rank]);
+    const auto reports = CollectivesOf(job, rank);
     ASSERT_EQ(reports.size(), 1u);
     EXPECT_EQ(reports[0].calls, 8u) << "two calls, in two copies, twice";
     EXPECT_EQ(reports[0].time_ns.count, 4u);
@@ -352,7 +356,7 @@ TEST(CapturedCollectives, ReplaysOfASendAreComparedWithThoseOfItsReceive) {
     ASSERT_TRUE(job.Join(MakeHello(rank, 2)).Apply(b.batch()).ok());
   }
   job.Finish();
-  const auto sends = CollectivesOf(*job.processes()[0]);
+  const auto sends = CollectivesOf(job, 0);
   ASSERT_EQ(sends.size(), 1u);
   EXPECT_EQ(sends[0].op, "Send");
   EXPECT_EQ(sends[0].calls, 4u);
@@ -374,7 +378,7 @@ TEST(Collectives, OneSidedCallsAreTimedByTheirCopiesAndMatchedWithNothing) {
   const auto& tracker = job.processes()[0]->collectives();
   EXPECT_TRUE(tracker.transfers().peers().empty()) << "nobody can make it hang by not calling something";
   job.Finish();
-  for (const CollectiveReport& report : CollectivesOf(*job.processes()[0])) {
+  for (const CollectiveReport& report : CollectivesOf(job, 0)) {
     EXPECT_EQ(report.calls, 1u);
     EXPECT_EQ(report.time_ns.total, report.op == "PutSignal" ? 200u : 0u);
     EXPECT_EQ(report.unlaunched_calls, report.op == "PutSignal" ? 0u : 1u);

@@ -56,6 +56,28 @@ TEST(MemoryLifetimes, TellsWhatTheHighestLevelIsMadeOf) {
   EXPECT_EQ(memory.unknown_frees() + memory.missed_frees() + memory.not_followed(), 0u);
 }
 
+// A batch of half a second holds many short steps, and what several threads did in it in little disorder.
+TEST(MemoryLifetimes, StepsThatArriveTogetherAreClassedAsThoseThatArriveOneByOne) {
+  MemoryLifetimes memory;
+  memory.Add(10, 0x1000, 500, false);
+  for (uint64_t i = 0; i < 10; ++i) {
+    memory.Add(At(i, 310), 0x4000, 70, false);
+    memory.Add(At(i, 10), 0x2000, 300, false);
+    memory.Add(At(i, 30), 0x3000, 50, true);
+    memory.Add(At(i, 20), 0x3000, 50, false);
+    if (i == 0) memory.Add(At(i, 605), 0x5000, 1000, false);
+    memory.Add(At(i, 400), 0x2000, 300, true);
+    memory.Add(At(i, 950), 0x4000, 70, true);
+  }
+  for (uint64_t i = 0; i < 10; ++i) memory.EndStep(StepAt(i));
+  MemoryLifetimes one_by_one;
+  TrainFor(one_by_one, 10);
+  EXPECT_EQ(memory.peak().parts, one_by_one.peak().parts);
+  EXPECT_EQ(memory.peak().time_ns, one_by_one.peak().time_ns);
+  EXPECT_EQ(memory.allocations(), one_by_one.allocations());
+  EXPECT_EQ(memory.unknown_frees() + memory.missed_frees() + memory.not_followed(), 0u);
+}
+
 TEST(MemoryLifetimes, AWorkspaceIsThatOfItsPhase) {
   MemoryLifetimes memory;
   for (uint64_t i = 0; i < 3; ++i) {

@@ -23,7 +23,8 @@ StepOperation Of(WorkClass work, uint64_t launch_us, uint64_t start_us, uint64_t
 class StepTimelineTest : public ::testing::Test {
  protected:
   StepRecord Measure(uint64_t start_us, uint64_t end_us) {
-    const std::vector<StepPhase> phases(operations_.size(), StepPhase::kForward);
+    std::vector<StepPhase> phases = first_phases_;
+    phases.resize(operations_.size(), StepPhase::kForward);
     const StepRecord r = MeasureStep({.start_ns = start_us * kUs,
                                       .end_ns = end_us * kUs,
                                       .operations = operations_,
@@ -43,6 +44,7 @@ class StepTimelineTest : public ::testing::Test {
 
   std::vector<StepOperation> operations_;
   size_t own_ = 0;
+  std::vector<StepPhase> first_phases_;
   uint64_t previous_launch_us_ = 0;
   std::vector<HostInterval> blocked_;
   std::vector<HostInterval> memory_;
@@ -129,6 +131,17 @@ TEST_F(StepTimelineTest, ASilentHostBeforeTheStepsFirstLaunchWaitsForInput) {
   EXPECT_EQ(r.input_ns, 4900 * kUs);
   EXPECT_EQ(r.launch_gap_ns, 10 * kUs + 10 * kUs);
   EXPECT_EQ(Phase(r, StepPhase::kInput), 4900 * kUs);
+}
+
+TEST_F(StepTimelineTest, TheUpdateOfTheStepBeforeIsNotTheFirstWork) {
+  blocked_ = {{.start_ns = 20 * kUs, .end_ns = 210 * kUs}};
+  operations_ = {Compute(10, 100, 200), Of(WorkClass::kCopyToDevice, 5000, 5010, 5020),
+                 Compute(5010, 5030, 5500), Compute(5020, 5500, 6000)};
+  EXPECT_EQ(Measure(100, 6000).input_ns, 0);
+  first_phases_ = {StepPhase::kOptimizer};
+  const StepRecord r = Measure(100, 6000);
+  EXPECT_EQ(r.input_ns, 4790 * kUs);
+  EXPECT_EQ(r.sync_ns, 10 * kUs);
 }
 
 TEST_F(StepTimelineTest, AtTheStepsBeginningASynchronisationLastsUntilItReturns) {

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 KIND = sys.argv[1]
 ANNOTATE = "--annotate" in sys.argv
-STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else {"checkpoint": 70, "evaluation": 70, "starved": 100, "optimizer": 300}.get(KIND, 40)
+STEPS = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else {"checkpoint": 70, "evaluation": 70, "starved": 100, "item": 160, "optimizer": 300}.get(KIND, 40)
 HOST = torch.zeros(16384, 4096) if KIND == "pageable" else None
 WIDTH, BATCH = 32 if KIND == "optimizer" else 256, 64
 

@@ -10,7 +10,7 @@
 #include "gpuprobe/v1/wire.pb.h"
 #include "gpuprobe/v1/wire_writers.h"
 
-namespace gpuprobe::simulate {
+namespace gpuprobe::model {
 
 template <typename Record>
 class RowWriter {
@@ -80,4 +80,4 @@ class RowWriter {
   Record before_{};
 };
 
-}  // namespace gpuprobe::simulate
+}  // namespace gpuprobe::model
