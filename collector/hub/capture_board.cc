@@ -46,6 +46,8 @@ void CaptureBoard::Take(const v1::HubPost& post, const std::string& name, Clock:
     sent.set_number(process.number());
     *sent.mutable_capture() = order->second;
   }
+  std::erase_if(noted_, [&](const auto& each) { return now - each.first > kNotedFor; });
+  for (const auto& [at, raise] : noted_) *answer.add_raises() = raise;
   const std::chrono::milliseconds wished = capturing_ ? kEveryOfCapture : kEvery;
   const std::chrono::milliseconds apart =
       std::clamp(std::chrono::milliseconds(1000 * hosts_.size() / kMostPostsASecond), wished, kSeldomest);
@@ -62,6 +64,11 @@ std::vector<CaptureBoard::Host> CaptureBoard::Hosts() const {
 void CaptureBoard::Order(uint64_t instance, uint32_t number, const v1::Capture& order) {
   const std::lock_guard lock(mutex_);
   if (hosts_.contains(instance)) orders_[{instance, number}] = order;
+}
+
+void CaptureBoard::Note(const v1::DetailRaise& raise, Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  noted_.emplace_back(now, raise);
 }
 
 void CaptureBoard::SetCapturing(bool capturing) {

@@ -5,7 +5,8 @@
 //   answer   to n2's next post: the order                    lost: it is in the one after it, too
 //   post     rank 8 is armed for 188                         the order is answered, and dropped
 //
-// While somebody captures, hosts are asked to post four times a second. Safe from several threads; no call
+// What came of captures that the hub began by itself goes to all hosts, so that their logs say it. While
+// somebody captures, hosts are asked to post four times a second. Safe from several threads; no call
 // waits for a disk or a network.
 #pragma once
 
@@ -30,6 +31,7 @@ class CaptureBoard {
   static constexpr std::chrono::minutes kForgotten{15};  // hosts that have been silent for so long
   static constexpr size_t kMostHosts = 4096;             // of a job
   static constexpr int kMostProcesses = 4096;            // of a host
+  static constexpr std::chrono::seconds kNotedFor{30};
 
   struct Host {
     uint64_t instance = 0;
@@ -45,6 +47,8 @@ class CaptureBoard {
   std::vector<Host> Hosts() const;
   // For a process of Hosts(), in place of the order before it.
   void Order(uint64_t instance, uint32_t number, const v1::Capture& order);
+  // In all answers for kNotedFor.
+  void Note(const v1::DetailRaise& raise, Clock::time_point now);
   // Whether somebody captures.
   void SetCapturing(bool capturing);
 
@@ -52,6 +56,7 @@ class CaptureBoard {
   mutable std::mutex mutex_;
   std::map<uint64_t, Host> hosts_;  // by instance; under the mutex, as all that follows
   std::map<std::pair<uint64_t, uint32_t>, v1::Capture> orders_;  // by instance and process
+  std::vector<std::pair<Clock::time_point, v1::DetailRaise>> noted_;
   bool capturing_ = false;
 };
 

@@ -254,11 +254,16 @@ std::vector<v1::CaptureOrder> Mirror::TakeOrders() {
   return std::exchange(orders_, {});
 }
 
-// An answer has all orders that wait.
-void Mirror::TakeOrdersOf(const v1::HubAnswer& answer) {
-  if (answer.orders().empty()) return;
+std::vector<v1::DetailRaise> Mirror::TakeRaises() {
   const std::lock_guard lock(mutex_);
-  orders_.assign(answer.orders().begin(), answer.orders().end());
+  return std::exchange(raises_, {});
+}
+
+// An answer has all orders that wait, and all raises of some time.
+void Mirror::TakeOrdersOf(const v1::HubAnswer& answer) {
+  const std::lock_guard lock(mutex_);
+  if (!answer.orders().empty()) orders_.assign(answer.orders().begin(), answer.orders().end());
+  if (!answer.raises().empty()) raises_.assign(answer.raises().begin(), answer.raises().end());
 }
 
 void Mirror::NoteFailed(Phase phase) {

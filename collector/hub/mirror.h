@@ -80,6 +80,8 @@ class Mirror {
   void SetProcesses(std::vector<v1::CapturedProcess> processes);
   // What the hub orders of them, since the last call; an order may come again until it is answered.
   std::vector<v1::CaptureOrder> TakeOrders();
+  // What came of captures that the hub began by itself, since the last call; each comes several times.
+  std::vector<v1::DetailRaise> TakeRaises();
   // What is recorded is complete: sends the rest, for so long at most. The state then.
   State End(std::chrono::milliseconds patience);
 
@@ -131,6 +133,7 @@ class Mirror {
   State state_;
   std::vector<v1::CapturedProcess> processes_;
   std::vector<v1::CaptureOrder> orders_;
+  std::vector<v1::DetailRaise> raises_;
 };
 
 }  // namespace gpuprobe::hub

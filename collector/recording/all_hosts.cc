@@ -87,12 +87,24 @@ std::string AllHosts::FolderInDefault() const {
   return hub_.has_value() && options_.out.empty() ? host_ : "";
 }
 
+// At level calls, who sees all hosts decides which ranks record in full, and the others do not.
+void AllHosts::JoinDetail(Recorder& recorder) {
+  const bool decides = hub_.has_value() && has_several();
+  recorder.SetWatchedElsewhere(decides || recorder.captures().are_elsewhere());
+  if (!decides) return;
+  std::optional<DetailWatch::Decision> decision = watch_->LookForDetail([&recorder] {
+    return !recorder.captures().under_way() && recorder.captures().AllHere(recorder.CapturedProcesses());
+  });
+  if (decision.has_value()) recorder.Raise(*std::move(decision));
+}
+
 void AllHosts::JoinCaptures(Recorder& recorder) {
   recorder.captures().SetElsewhere(WhereCaptured());
   if (hub_.has_value()) recorder.captures().SetBoard(&hub_->captures(), directory_);
   if (!mirror_.has_value()) return;
   mirror_->SetProcesses(recorder.CapturedProcesses());
   const std::vector<v1::CaptureOrder> orders = mirror_->TakeOrders();
+  for (const v1::DetailRaise& raise : mirror_->TakeRaises()) recorder.NoteRaise(raise);
   if (recorder.captures().under_way()) return;  // one of this host alone
   for (const v1::CaptureOrder& order : orders) recorder.Order(order.number(), order.capture());
 }
@@ -130,6 +142,7 @@ void AllHosts::Tick(Recorder& recorder) {
     watch_.emplace(directory_, options_.marker, options_.hangs, options_.input, options_.layout);
     watch_->Begin();
   }
+  JoinDetail(recorder);
   SayTrouble();
 }
 

@@ -82,6 +82,7 @@ class AllHosts {
   void SayTrouble();
   // Brings what a capture needs from the recorder to the hub, and back.
   void JoinCaptures(Recorder& recorder);
+  void JoinDetail(Recorder& recorder);
   std::string WhereCaptured() const;
 
   Options options_;

@@ -31,7 +31,8 @@ std::vector<DetailWatch::Seen> DetailWatch::Sums(const model::JobModel& job) {
                     .compared = compared.compared,
                     .late_ns = compared.late_ns,
                     .steps = traced[i].steps,
-                    .steps_ns = traced[i].steps_ns});
+                    .steps_ns = traced[i].steps_ns,
+                    .last_ns = traced[i].last_ns});
   }
   return sums;
 }
@@ -46,9 +47,16 @@ std::vector<DetailWatch::Seen> DetailWatch::Since(const std::vector<Seen>& sums)
     since[i].late_ns -= std::min(before_[i].late_ns, since[i].late_ns);
     since[i].steps -= before_[i].steps;
     since[i].steps_ns -= before_[i].steps_ns;
+    since[i].last_ns = before_[i].last_ns == 0 ? 0 : since[i].last_ns - before_[i].last_ns;
     most = std::max(most, since[i].compared);
   }
   return same && most >= kLeastCalls ? since : std::vector<Seen>();
+}
+
+uint64_t DetailWatch::SpanOf(const std::vector<Seen>& since) {
+  uint64_t span_ns = 0;
+  for (const Seen& seen : since) span_ns = std::max(span_ns, seen.last_ns);
+  return span_ns;
 }
 
 void DetailWatch::NoteLate(const std::vector<Seen>& since, uint64_t span_ns) {
@@ -143,10 +151,10 @@ std::optional<DetailWatch::Decision> DetailWatch::Decide(const std::vector<Seen>
 std::optional<DetailWatch::Decision> DetailWatch::Look(const model::JobModel& job, bool may_raise,
                                                        uint64_t monotonic_ns, uint64_t now_ns) {
   if (monotonic_ns - looked_ns_ < kLookNs) return std::nullopt;
-  const uint64_t span_ns = looked_ns_ == 0 ? 0 : monotonic_ns - looked_ns_;
   looked_ns_ = monotonic_ns;
   const std::vector<Seen> sums = Sums(job);
   const std::vector<Seen> since = Since(sums);
+  const uint64_t span_ns = SpanOf(since);
   before_ = sums;
   if (since.empty() || !may_raise || span_ns == 0) {
     late_looks_ = long_looks_ = on_time_looks_ = 0;

@@ -48,10 +48,13 @@ class DetailWatch {
     uint64_t late_ns = 0;
     uint64_t steps = 0;
     uint64_t steps_ns = 0;
+    uint64_t last_ns = 0;  // when its last call was; since the look before: how much later than then
   };
   static std::vector<Seen> Sums(const model::JobModel& job);
   // What is new since the look before; none if too little is.
   std::vector<Seen> Since(const std::vector<Seen>& sums);
+  // The time that is new: of the job, as calls of some hosts may come late.
+  static uint64_t SpanOf(const std::vector<Seen>& since);
   void NoteLate(const std::vector<Seen>& since, uint64_t span_ns);
   void NoteSteps(const std::vector<Seen>& since);
   // The rank, its neighbours, and the one of the others that is least late.

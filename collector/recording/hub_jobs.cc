@@ -465,6 +465,13 @@ clickhouse::JobRows::Facts HubJobs::RowFacts(const JobId& id, const Job& job) co
   return facts;
 }
 
+void HubJobs::LookForDetail(Job& job) {
+  if (const std::optional<v1::DetailRaise> raise = job.captures.TakeRaise()) job.watch->NoteRaise(*raise);
+  std::optional<DetailWatch::Decision> decision =
+      job.watch->LookForDetail([&job] { return !job.captures.under_way() && job.captures.AllHere({}); });
+  if (decision.has_value()) job.captures.Raise(*std::move(decision), {});
+}
+
 bool HubJobs::Look(const JobId& id, Job& job) {
   if (!job.watch.has_value()) {
     if (options_.rows != nullptr) job.rows.emplace(RowFacts(id, job), Input(), *options_.rows);
@@ -473,6 +480,7 @@ bool HubJobs::Look(const JobId& id, Job& job) {
                       job.rows.has_value() ? &*job.rows : nullptr);
     job.watch->Begin();
   }
+  LookForDetail(job);
   const absl::StatusOr<store::RunFiles> files = store::ListRun(job.directory.path(), store::Dropped::kAllow);
   const std::vector<std::string> hosts = files.ok() ? files->hosts : std::vector<std::string>();
   for (const std::string& host : hosts) {
@@ -563,6 +571,8 @@ std::optional<LastAttempt> HubJobs::LastOver(const JobId& id, uint64_t attempt) 
 void HubJobs::Conclude(const JobId& id, Job& job) {
   WholeJob& whole = job.watch->End();
   if (whole.hosts().empty()) return;  // nothing of it came but its name
+  if (const std::optional<v1::DetailRaise> raise = job.captures.TakeRaise(/*job_is_over=*/true))
+    whole.NoteRaise(*raise);
   const std::string& path = job.directory.path();
   const absl::StatusOr<analysis::Report> report = whole.Finish(Input());
   if (!report.ok()) {

@@ -161,6 +161,7 @@ class HubJobs : public hub::Jobs {
   http::HubJobMoment MomentOf(const JobId& id, Job& job, RankSeries series);
   // What each address has on the disk, and what the disk has left.
   void MeasureDisk();
+  void LookForDetail(Job& job);
   // False if the job is over.
   bool Look(const JobId& id, Job& job);
   clickhouse::JobRows::Facts RowFacts(const JobId& id, const Job& job) const;

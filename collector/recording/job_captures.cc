@@ -110,18 +110,35 @@ absl::StatusOr<std::shared_ptr<CaptureDirector>> JobCaptures::Begin(const v1::Ca
   return director_;
 }
 
-absl::Status JobCaptures::OpenOwn(const v1::CaptureRequest& request, const Own& own) {
-  absl::StatusOr<std::shared_ptr<CaptureDirector>> begun = Begin(request, All(own));
-  if (!begun.ok()) return begun.status();
-  own_ = *std::move(begun);
-  return absl::OkStatus();
+void JobCaptures::Raise(DetailWatch::Decision decision, const Own& own) {
+  raise_ = std::move(decision.raise);
+  absl::StatusOr<std::shared_ptr<CaptureDirector>> begun = Begin(decision.request, All(own));
+  raise_->set_failed(!begun.ok());
+  if (begun.ok()) {
+    raised_ = *std::move(begun);
+  } else {
+    raise_->set_outcome(std::string(begun.status().message()));
+  }
 }
 
-std::optional<v1::CaptureProgress> JobCaptures::TakeOwnResult() {
-  if (own_ == nullptr || !own_->over()) return std::nullopt;
-  v1::CaptureProgress last = own_->progress().empty() ? v1::CaptureProgress() : own_->progress().back();
-  own_.reset();
-  return last;
+std::optional<v1::DetailRaise> JobCaptures::TakeRaise(bool job_is_over) {
+  if (raised_ != nullptr && !raised_->over()) {
+    if (!job_is_over) return std::nullopt;
+    raise_->set_outcome("the job ended before that was recorded");
+    raise_->set_failed(true);
+  } else if (raised_ != nullptr && !raised_->progress().empty()) {
+    raise_->set_outcome(raised_->progress().back().words());
+    raise_->set_failed(raised_->progress().back().failed());
+  }
+  raised_.reset();
+  if (raise_.has_value() && board_ != nullptr) board_->Note(*raise_, hub::CaptureBoard::Clock::now());
+  return std::exchange(raise_, std::nullopt);
+}
+
+bool JobCaptures::AllHere(const Own& own) const {
+  const CaptureDirector::Processes all = All(own);
+  return std::all_of(all.begin(), all.end(),
+                     [](const Process& process) { return process.facts.connected() && !process.is_away(); });
 }
 
 absl::StatusOr<std::unique_ptr<ingest::Answerer>> JobCaptures::Open(const v1::CaptureRequest& request,

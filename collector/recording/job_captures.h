@@ -15,6 +15,7 @@
 #include "collector/hub/capture_board.h"
 #include "collector/ingest/session.h"
 #include "collector/recording/capture_director.h"
+#include "collector/recording/detail_watch.h"
 #include "gpuprobe/v1/hub.pb.h"
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -33,22 +34,24 @@ class JobCaptures {
   void SetBoard(hub::CaptureBoard* board, const std::string& directory);
   // Captures of this job are made elsewhere: where, in a line; empty: they are not.
   void SetElsewhere(const std::string& where) { elsewhere_ = where; }
+  bool are_elsewhere() const { return !elsewhere_.empty(); }
 
   // `own`: processes of this host, as of now. AlreadyExists: everything is recorded anyway; else why not.
   absl::StatusOr<std::unique_ptr<ingest::Answerer>> Open(const v1::CaptureRequest& request, const Own& own);
-  // The same for this host's collector, of whose own accord it is.
-  absl::Status OpenOwn(const v1::CaptureRequest& request, const Own& own);
-  // Its result was not taken.
-  bool has_own() const { return own_ != nullptr; }
-  // How that ended, once.
-  std::optional<v1::CaptureProgress> TakeOwnResult();
+  // The same for what the collector itself has decided.
+  void Raise(DetailWatch::Decision decision, const Own& own);
+  // Once, when that is over, or could not begin, or the job is over: what came of it. Other hosts have it
+  // then.
+  std::optional<v1::DetailRaise> TakeRaise(bool job_is_over = false);
   bool under_way() const { return director_ != nullptr && !director_->over(); }
+  // Every process of the job is connected, as far as its host was heard lately.
+  bool AllHere(const Own& own) const;
   // A few times a second while one is under way.
   void Tick(const Own& own);
   // No process is there any more.
   void End() {
     director_.reset();
-    own_.reset();
+    raised_.reset();
   }
 
  private:
@@ -63,7 +66,8 @@ class JobCaptures {
   std::string directory_;
   std::string elsewhere_;
   std::shared_ptr<CaptureDirector> director_;  // of the last one
-  std::shared_ptr<CaptureDirector> own_;       // of a capture of OpenOwn, until its result was taken
+  std::shared_ptr<CaptureDirector> raised_;    // of Raise, until TakeRaise
+  std::optional<v1::DetailRaise> raise_;       // likewise
 };
 
 }  // namespace gpuprobe::recording

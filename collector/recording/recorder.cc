@@ -304,13 +304,15 @@ void Recorder::NoteVerdict(const v1::HangVerdict& verdict) {
   NoteOfJob(frame);
 }
 
-void Recorder::NoteRaise(const std::string& outcome, bool failed) {
-  raise_.set_outcome(outcome);
-  raise_.set_failed(failed);
-  job_.ApplyRaise(raise_);
+void Recorder::NoteRaise(const v1::DetailRaise& raise) {
+  if (job_.processes().empty() || !job_.ApplyRaise(raise)) return;
   v1::Frame frame;
-  *frame.mutable_detail_raise() = raise_;
+  *frame.mutable_detail_raise() = raise;
   NoteOfJob(frame);
+}
+
+void Recorder::NoteOwnRaise(bool job_is_over) {
+  if (const std::optional<v1::DetailRaise> raise = captures_.TakeRaise(job_is_over)) NoteRaise(*raise);
 }
 
 void Recorder::NoteOfJob(const v1::Frame& frame) {
@@ -319,22 +321,18 @@ void Recorder::NoteOfJob(const v1::Frame& frame) {
   if (log != logs_.end()) Append(*log->first, *log->second, frame.SerializeAsString());
 }
 
-void Recorder::NoteRaiseIfOver() {
-  const std::optional<v1::CaptureProgress> result = captures_.TakeOwnResult();
-  if (result.has_value()) NoteRaise(result->words(), result->failed());
+void Recorder::Raise(DetailWatch::Decision decision) {
+  captures_.Raise(std::move(decision), CapturedProcesses());
 }
 
 void Recorder::RaiseIfDue() {
-  if (job_.trace().processes().empty()) return;
-  NoteRaiseIfOver();
+  NoteOwnRaise();
+  if (is_watched_elsewhere_ || job_.trace().processes().empty()) return;
   const bool all_here = connected_.size() == job_.processes().size();
   const bool hangs = hang_watch_ != nullptr && !hang_watch_->Statements().empty();
   std::optional<DetailWatch::Decision> decision =
       detail_watch_.Look(job_, all_here && !hangs && !captures_.under_way(), MonotonicNs(), NowNs());
-  if (!decision.has_value()) return;
-  raise_ = std::move(decision->raise);
-  const absl::Status begun = captures_.OpenOwn(decision->request, CapturedProcesses());
-  if (!begun.ok()) NoteRaise(std::string(begun.message()), /*failed=*/true);
+  if (decision.has_value()) Raise(*std::move(decision));
 }
 
 void Recorder::Tick() {
@@ -499,8 +497,7 @@ analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) 
   }
   observers_.clear();
   while (!rings_.empty()) KeepRing(*rings_.begin()->first, flight::Ending::kCollectorEnded, NowNs());
-  NoteRaiseIfOver();
-  if (captures_.has_own()) NoteRaise("the job ended before that was recorded", /*failed=*/true);
+  NoteOwnRaise(/*job_is_over=*/true);
   Note(recording_->Close());
   const analysis::ReportInput input = InputFor(command_line);
   captures_.End();

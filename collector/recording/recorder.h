@@ -65,6 +65,12 @@ class Recorder : public PageSource {
   // Where each process is, for a capture that this or another host's collector directs; what they have
   // recorded of one that is over is in the logs.
   std::vector<v1::CapturedProcess> CapturedProcesses() const;
+  // Who sees all hosts of the job decides when ranks at level calls record in full; else this does, by its
+  // own.
+  void SetWatchedElsewhere(bool elsewhere) { is_watched_elsewhere_ = elsewhere; }
+  void Raise(DetailWatch::Decision decision);
+  // What came of one: into the model and the log of the first process, once.
+  void NoteRaise(const v1::DetailRaise& raise);
   // To the process of that number in CapturedProcesses. The same order may come again.
   void Order(uint32_t number, const v1::Capture& order);
   // Where the directory gets a default name: records into this folder of it.
@@ -140,8 +146,7 @@ class Recorder : public PageSource {
   void LookIfDue();
   // At level calls: has ranks that are late recorded in full.
   void RaiseIfDue();
-  void NoteRaise(const std::string& outcome, bool failed);
-  void NoteRaiseIfOver();
+  void NoteOwnRaise(bool job_is_over = false);
   // In the log of the job's first process.
   void NoteOfJob(const v1::Frame& frame);
   // Looks at processes from outside: each once a second, and at once when it has ended.
@@ -178,7 +183,7 @@ class Recorder : public PageSource {
   std::map<const model::ProcessModel*, uint64_t> answered_ns_;  // when they said last how a capture is going
   JobCaptures captures_{[this](uint32_t number, const v1::Capture& order) { Order(number, order); }};
   DetailWatch detail_watch_;
-  v1::DetailRaise raise_;  // of the capture that goes on for it
+  bool is_watched_elsewhere_ = false;
   model::JobModel job_;
   analysis::ModelWork work_;
   store::RunSettings settings_;

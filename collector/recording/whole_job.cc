@@ -46,6 +46,17 @@ absl::Status WholeJob::Look(store::GrowingRun::AfterBatch after_batch) {
   return read;
 }
 
+std::optional<DetailWatch::Decision> WholeJob::LookForDetail(bool may_raise) {
+  if (job_->trace().processes().empty()) return std::nullopt;
+  return detail_watch_.Look(*job_, may_raise && status_.hangs.empty() && silent_.empty(), MonotonicNs(),
+                            NowNs());
+}
+
+void WholeJob::NoteRaise(const v1::DetailRaise& raise) {
+  job_->ApplyRaise(raise);
+  ++said_;
+}
+
 // A collector writes its file every second, and removes it when it ends.
 void WholeJob::SaySilentHosts() {
   for (const std::string& host : run_.hosts()) {
@@ -105,6 +116,7 @@ absl::StatusOr<analysis::Report> WholeJob::Finish(const analysis::ReportInput& i
     if (store::Replay(directory_, *again).ok()) {
       // The last ones are in no log.
       for (const v1::HangVerdict& verdict : job_->verdicts().all()) again->ApplyVerdict(verdict);
+      for (const v1::DetailRaise& raise : job_->trace().raises()) again->ApplyRaise(raise);
       job_ = std::move(again);
       read_again_ = true;
     }

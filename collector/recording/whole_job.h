@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "collector/analysis/live_status.h"
 #include "collector/http/document_builder.h"
 #include "collector/model/job/job_model.h"
+#include "collector/recording/detail_watch.h"
 #include "collector/recording/hang_watch.h"
 #include "collector/recording/host_clocks.h"
 #include "collector/recording/options.h"
@@ -40,6 +42,11 @@ class WholeJob {
   const std::vector<std::string>& hosts() const { return run_.hosts(); }
   // What was said about hangs since the last call, for a log that `report` reads.
   std::vector<v1::HangVerdict> TakeVerdicts() { return std::exchange(verdicts_, {}); }
+  // After Look, at level calls: the ranks that are to record in full. `may_raise`: all are there, and none is
+  // captured.
+  std::optional<DetailWatch::Decision> LookForDetail(bool may_raise);
+  // What came of it.
+  void NoteRaise(const v1::DetailRaise& raise);
   // Folders of hosts that have not ended and have written nothing for half a minute.
   const std::set<std::string>& silent_hosts() const { return silent_; }
   // Folders of hosts whose collector still records.
@@ -69,6 +76,7 @@ class WholeJob {
   std::unique_ptr<model::JobModel> job_ = std::make_unique<model::JobModel>();
   HangWatch::Say say_;
   HangWatch hang_watch_;
+  DetailWatch detail_watch_;
   HostClocks clocks_;
   analysis::LiveWatch live_watch_;
   analysis::LiveStatus status_;

@@ -48,6 +48,18 @@ std::vector<v1::HangVerdict> WholeJobWatch::TakeVerdicts() {
   return std::exchange(verdicts_, {});
 }
 
+std::optional<DetailWatch::Decision> WholeJobWatch::LookForDetail(const std::function<bool()>& may_raise) {
+  if (!is_traced_) return std::nullopt;
+  may_raise_ = may_raise();
+  const std::lock_guard lock(mutex_);
+  return std::exchange(decision_, std::nullopt);
+}
+
+void WholeJobWatch::NoteRaise(const v1::DetailRaise& raise) {
+  const std::lock_guard lock(mutex_);
+  raises_.push_back(raise);
+}
+
 analysis::JobNumbers WholeJobWatch::NumbersNow() const {
   std::shared_ptr<const analysis::JobNumbers> seen = SeenNow().numbers;
   analysis::JobNumbers numbers = *seen;
@@ -77,6 +89,11 @@ std::optional<http::DocumentBuilder::Order> WholeJobWatch::OrderDocuments(
   return order;
 }
 
+std::vector<v1::DetailRaise> WholeJobWatch::TakeRaises() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(raises_, {});
+}
+
 // What cannot be read now may be readable at the next look, and is in the report at the end.
 void WholeJobWatch::Look() {
   Seen seen;
@@ -84,6 +101,9 @@ void WholeJobWatch::Look() {
     if (follower_ != nullptr) follower_->OnBatch(job_, process);
   };
   job_.Look(follow).IgnoreError();
+  std::optional<DetailWatch::Decision> decision = job_.LookForDetail(may_raise_);
+  is_traced_ = !job_.model().trace().processes().empty();
+  for (const v1::DetailRaise& raise : TakeRaises()) job_.NoteRaise(raise);
   seen.recording = job_.HostsThatRecord();
   seen.silent = job_.silent_hosts();
   several_.store(job_.hosts().size() > 1);
@@ -97,6 +117,7 @@ void WholeJobWatch::Look() {
   const std::lock_guard lock(mutex_);
   if (order.has_value()) order_ = std::move(order);
   seen_ = std::move(seen);
+  if (decision.has_value()) decision_ = std::move(decision);
   for (v1::HangVerdict& verdict : job_.TakeVerdicts()) verdicts_.push_back(std::move(verdict));
 }
 

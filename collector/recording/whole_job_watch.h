@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,6 +52,12 @@ class WholeJobWatch : public PageSource {
   // What was said about hangs since the last call.
   std::vector<v1::HangVerdict> TakeVerdicts();
 
+  // At level calls, ranks that are late are to record in full. Call about once a second: whether all are
+  // there and none is captured, and then, what is to be captured.
+  std::optional<DetailWatch::Decision> LookForDetail(const std::function<bool()>& may_raise);
+  // What came of it, where no log says it.
+  void NoteRaise(const v1::DetailRaise& raise);
+
   analysis::LiveStatus StatusNow() const override;
   analysis::JobNumbers NumbersNow() const override;
   // As of the last look; at first nothing.
@@ -74,6 +81,7 @@ class WholeJobWatch : public PageSource {
  private:
   void Run();
   void Look();
+  std::vector<v1::DetailRaise> TakeRaises();
 
   WholeJob job_;
   const analysis::ReportInput input_;
@@ -81,6 +89,8 @@ class WholeJobWatch : public PageSource {
   std::atomic<bool> several_{false};
   std::atomic<uint64_t> changes_{0};
   std::atomic<bool> wants_order_{false};
+  std::atomic<bool> is_traced_{false};  // a rank is at level calls
+  std::atomic<bool> may_raise_{false};
   std::thread thread_;
   bool ended_ = false;
   mutable std::mutex mutex_;
@@ -89,6 +99,8 @@ class WholeJobWatch : public PageSource {
   bool hurries_ = false;
   Seen seen_;
   std::vector<v1::HangVerdict> verdicts_;
+  std::optional<DetailWatch::Decision> decision_;
+  std::vector<v1::DetailRaise> raises_;  // to note
   std::optional<http::DocumentBuilder::Order> order_;
 };
 

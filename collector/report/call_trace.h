@@ -39,7 +39,7 @@ struct TracedRank {
     fields("gpu_ns", &T::gpu_ns, "their time on the GPU in all, waiting included; `null`: none was reported")
         .NullIfZero();
     fields("compared_calls", &T::compared_calls,
-           "collectives that were compared across all ranks of their communicator");
+           "collectives that were compared across all ranks of their communicator, or of this host");
     fields("last_calls", &T::last_calls, "of these, those at which it arrived last");
     fields("late_ns", &T::late_ns, "by how much it came after the one before it, at those, in all");
     fields("late_share", &T::late_share, "that, of the time from its first to its last collective");
@@ -78,10 +78,8 @@ struct CallTraceReport {
     using C = CallTraceReport;
     fields("compared_by", &C::compared_by,
            "`gpu`: how long each collective was on each rank's GPU, as NCCL reports it; `host`: when each "
-           "rank's "
-           "host issued it, which does not show a slow GPU that its host runs ahead of; `null`: nothing "
-           "could be "
-           "compared")
+           "rank's process issued it, of each host's ranks among themselves, which does not show a slow GPU "
+           "that its process runs ahead of; `null`: nothing could be compared")
         .NullIfZero();
     fields("ranks", &C::ranks, "by rank");
     fields("late_rank", &C::late_rank,

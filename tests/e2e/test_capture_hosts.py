@@ -14,10 +14,11 @@ from test_capture import SLOWLY, TRAINING
 
 
 class CaptureOnHosts(hub_job.HubJob, test_capture.CaptureTest):
+    LEVEL = "idle"
 
     def start_job(self, steps, *options, marker=True, **extra):
         """One program on each host, once the hub knows that all ranks train."""
-        options = ("--level", "idle", *(("--step-marker", "nvtx:step") if marker else ()), *options)
+        options = ("--level", self.LEVEL, *(("--step-marker", "nvtx:step") if marker else ()), *options)
         programs = {name: self.start_host(name, options, ("--steps", str(steps), *TRAINING), **{**SLOWLY, **extra}) for name in self.launching()}
         harness.wait_until(lambda: self.find_run() and self.ranks_in_top(self.out) == self.ranks or not all(p.alive() for p in programs.values()), "ranks of all hosts")
         self.assertTrue(all(program.alive() for program in programs.values()), {name: str(program.finished()) for name, program in programs.items()})

@@ -58,7 +58,9 @@ class Threads(harness.EndToEndTest):
         lost = sum(losses.values())
         self.assertLessEqual(set(losses), {"event_ring_full", "thread_slots_full"})
         self.assertLessEqual(unknown, lost)
-        self.assertEqual(found["alloc"] + found["free"] + found["range"] + found["launch"] + lost, 4 * threads)
+        # A range of which only the end was lost is recorded, as one that was never closed.
+        unclosed = sum(r["kind"] == "range" and bool(r.get("unclosed")) for r in captured)
+        self.assertEqual(found["alloc"] + found["free"] + found["range"] + found["launch"] + lost - unclosed, 4 * threads)
         if lost == 0:
             self.assertEqual(report["ranks"][0]["memory"]["device"]["high_water_bytes"], 1024 * threads)
 

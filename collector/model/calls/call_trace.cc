@@ -1,6 +1,7 @@
 #include "collector/model/calls/call_trace.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace gpuprobe::model {
 
@@ -79,22 +80,35 @@ void CallTrace::On(const Place& place, const TracedCallRecord& call, uint32_t op
   ++its.calls;
   if (its.first_ns == 0) its.first_ns = call.issue_ns;
   its.last_ns = std::max(its.last_ns, call.issue_ns);
-  std::vector<Arrival> all = Issued(place, call, op);
-  const bool one_host =
-      std::all_of(all.begin(), all.end(), [&](const Arrival& a) { return a.host == place.host; });
-  if (all.empty() || !one_host) return;
-  std::sort(all.begin(), all.end(), [](const Arrival& a, const Arrival& b) { return a.ns > b.ns; });
-  for (const Arrival& arrival : all) {
-    Sums& sums = Of(arrival.process).by_host;
-    ++sums.compared;
-    sums.early_ns += all.front().ns - arrival.ns;
+  CompareIssues(Issued(place, call, op));
+}
+
+void CallTrace::CompareIssues(std::vector<Arrival> all) {
+  std::sort(all.begin(), all.end(), [](const Arrival& a, const Arrival& b) {
+    return std::tie(a.host, b.ns) < std::tie(b.host, a.ns);
+  });
+  const Arrival* latest = nullptr;  // of all hosts, the one that came longest after its host's next
+  uint64_t after_ns = 0;
+  for (auto first = all.begin(); first != all.end();) {
+    const auto end = std::find_if(first, all.end(), [&](const Arrival& a) { return a.host != first->host; });
+    for (auto arrival = first; end - first > 1 && arrival != end; ++arrival) {
+      Sums& sums = Of(arrival->process).by_host;
+      ++sums.compared;
+      sums.early_ns += first->ns - arrival->ns;
+    }
+    if (end - first > 1 && (latest == nullptr || first[0].ns - first[1].ns > after_ns)) {
+      latest = &*first;
+      after_ns = first[0].ns - first[1].ns;
+    }
+    first = end;
   }
-  Process& last = Of(all.front().process);
+  if (latest == nullptr) return;
+  Process& last = Of(latest->process);
   ++last.by_host.last;
-  const uint64_t from_ns = std::max(all[1].ns, last.late_until_ns);
-  if (from_ns >= all[0].ns) return;
-  last.by_host.late_ns += all[0].ns - from_ns;
-  last.late_until_ns = all[0].ns;
+  const uint64_t from_ns = std::max(latest->ns - after_ns, last.late_until_ns);
+  if (from_ns >= latest->ns) return;
+  last.by_host.late_ns += latest->ns - from_ns;
+  last.late_until_ns = latest->ns;
 }
 
 // The ranks end together, so that the shortest began last.
@@ -116,11 +130,15 @@ void CallTrace::On(const Place& place, const CallTimeRecord& time) {
   last.late_ns += all[1].ns - all[0].ns;
 }
 
-void CallTrace::On(const v1::DetailRaise& raise) {
+bool CallTrace::On(const v1::DetailRaise& raise) {
   constexpr size_t kMostBytes = 1 << 16;
-  if (raise.ByteSizeLong() > kMostBytes) return;
+  const bool is_known = std::any_of(raises_.begin(), raises_.end(), [&](const v1::DetailRaise& known) {
+    return known.decided_ns() == raise.decided_ns() && known.rank() == raise.rank();
+  });
+  if (is_known || raise.ByteSizeLong() > kMostBytes) return false;
   raises_.push_back(raise);
   if (raises_.size() > kMostRaises) raises_.pop_front();
+  return true;
 }
 
 }  // namespace gpuprobe::model

@@ -3,8 +3,9 @@
 // Example: an all-reduce of four ranks takes 9, 2, 9 and 9 ms on their GPUs. They end together, so rank 1
 // began last: it is late by 7 ms, which is what the call would gain if that rank alone had come with the
 // next. The times are each by its own GPU's clock, so no clocks need to agree. Where NCCL gives no such times
-// (GPUPROBE_NCCL_TIMES), the hosts' times of issue are compared instead, of ranks of one host: they show a
-// late host, but not a slow GPU that its host runs ahead of.
+// (GPUPROBE_NCCL_TIMES), the hosts' times of issue are compared instead, of each host's ranks among
+// themselves: they show a late process, but neither a slow GPU that its process runs ahead of, nor a host
+// whose ranks are late together.
 //
 // Memory: kMostOpen calls of each communicator that not all of its ranks have reported yet.
 #pragma once
@@ -77,8 +78,9 @@ class CallTrace {
   // `op`: its JobModel::Name.
   void On(const Place& place, const TracedCallRecord& call, uint32_t op);
   void On(const Place& place, const CallTimeRecord& time);
-  // The collector had ranks record in full.
-  void On(const v1::DetailRaise& raise);
+  // The collector had ranks record in full. False: that is known, as other logs say it, too; or it is too
+  // large.
+  bool On(const v1::DetailRaise& raise);
 
   // The process is in the communicator, whatever it calls.
   void Join(const Place& place);
@@ -113,6 +115,8 @@ class CallTrace {
   // The arrivals of all ranks at the call, once the last is here; else none.
   std::vector<Arrival> Timed(const Place& place, uint64_t number, uint64_t ns);
   std::vector<Arrival> Issued(const Place& place, const TracedCallRecord& call, uint32_t op);
+  // Of each host among themselves: clocks of hosts differ by more than a rank is late.
+  void CompareIssues(std::vector<Arrival> all);
 
   std::vector<Process> processes_;
   bool compares_gpus_ = false;

@@ -100,7 +100,8 @@ class JobModel {
   void ApplyVerdict(const v1::HangVerdict& verdict) { verdicts_.Apply(verdict); }
   const HangVerdicts& verdicts() const { return verdicts_; }
   // The collector had ranks record in full, at level calls.
-  void ApplyRaise(const v1::DetailRaise& raise) { trace_.On(raise); }
+  // False: it is known, or refused.
+  bool ApplyRaise(const v1::DetailRaise& raise) { return trace_.On(raise); }
   // Of level calls.
   const CallTrace& trace() const { return trace_; }
   const IssuedCalls& issued() const { return issued_; }

@@ -46,6 +46,23 @@ void ProcessModel::Settled(SettledPlan plan) {
   events_.collectives.settled(plan);
 }
 
+void ProcessModel::Traced(const TracedStepRecord& step) {
+  if (roll_up_ != nullptr) roll_up_->Traced(step);
+  events_.traced_step(step);
+}
+
+void ProcessModel::Traced(const TracedCallRecord& call) {
+  if (roll_up_ != nullptr) roll_up_->Traced(call);
+  if (const v1::Communicator* comm = FindCommunicator(call.comm); comm != nullptr)
+    events_.traced_call(*comm, call);
+}
+
+void ProcessModel::Traced(const CallTimeRecord& time) {
+  if (roll_up_ != nullptr) roll_up_->Traced(time);
+  if (const v1::Communicator* comm = FindCommunicator(time.comm); comm != nullptr)
+    events_.call_time(*comm, time);
+}
+
 void ProcessModel::KeepRollUp(uint64_t after) {
   roll_up_ = std::make_unique<RollUp>(hello_.identity().world_size());
   rolled_up_ = after;
@@ -123,11 +140,20 @@ absl::Status ProcessModel::ApplyRollUp(const v1::Batch& batch) {
       batch, [this](const FinishedCallRecord& r) { Finished(r.comm, r.seq, 0); });
   if (!status.ok()) return status;
   if (status = ApplyArrivals(batch); !status.ok()) return status;
+  if (status = ApplyTraceOfRollUp(batch); !status.ok()) return status;
   delivery_.OnRollUp(batch);
   // A copy: the model may begin anew meanwhile, with its events.
   const auto on_state = events_.state;
   if (batch.has_process_state()) on_state(batch.process_state());
   return absl::OkStatus();
+}
+
+absl::Status ProcessModel::ApplyTraceOfRollUp(const v1::Batch& batch) {
+  absl::Status status = ForEachRow<TracedStepRecord>(batch, [this](const TracedStepRecord& r) { Traced(r); });
+  if (!status.ok()) return status;
+  status = ForEachRow<TracedCallRecord>(batch, [this](const TracedCallRecord& r) { Traced(r); });
+  if (!status.ok()) return status;
+  return ForEachRow<CallTimeRecord>(batch, [this](const CallTimeRecord& r) { Traced(r); });
 }
 
 void ProcessModel::BeginAnew() {
@@ -245,19 +271,18 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
 absl::Status ProcessModel::ApplyTrace(const v1::Batch& batch) {
   absl::Status status = Read<TracedStepRecord>(batch, [this](const TracedStepRecord& r) {
     ++totals_.records;
-    events_.traced_step(r);
+    Traced(r);
   });
   if (!status.ok()) return status;
   status = Read<TracedCallRecord>(batch, [this](const TracedCallRecord& r) {
     ++totals_.records;
     progress_.On(r);
-    if (const v1::Communicator* comm = FindCommunicator(r.comm); comm != nullptr)
-      events_.traced_call(*comm, r);
+    Traced(r);
   });
   if (!status.ok()) return status;
   return Read<CallTimeRecord>(batch, [this](const CallTimeRecord& r) {
     ++totals_.records;
-    if (const v1::Communicator* comm = FindCommunicator(r.comm); comm != nullptr) events_.call_time(*comm, r);
+    Traced(r);
   });
 }
 

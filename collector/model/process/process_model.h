@@ -180,6 +180,7 @@ class ProcessModel {
   absl::Status ApplyBatch(const v1::Batch& batch);
   absl::Status ApplyRollUp(const v1::Batch& batch);
   absl::Status ApplyArrivals(const v1::Batch& batch);
+  absl::Status ApplyTraceOfRollUp(const v1::Batch& batch);
   absl::Status ApplyDefinitions(const v1::Batch& batch);
   absl::Status ApplyHostRecords(const v1::Batch& batch);
   // What the host did besides launching.
@@ -221,6 +222,9 @@ class ProcessModel {
   void Issued(const CollectiveRecord& call);
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
   void Settled(SettledPlan plan);
+  void Traced(const TracedStepRecord& step);
+  void Traced(const TracedCallRecord& call);
+  void Traced(const CallTimeRecord& time);
   // Passes completed steps to the parts that keep statistics per step.
   void EndSteps();
 

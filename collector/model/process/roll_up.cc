@@ -107,6 +107,9 @@ void RollUp::ForgetRows() {
   finished_.clear();
   arrivals_.clear();
   ends_.clear();
+  traced_steps_.clear();
+  traced_calls_.clear();
+  call_times_.clear();
 }
 
 // When a call was issued matters as long as it waits; the state that goes with a roll-up has the time of the
@@ -143,12 +146,19 @@ v1::Batch RollUp::Take(const Known& known) {
   }
   for (const uint32_t text : known.texts) Define(known.names, text);
   for (const ArrivalEndRecord& side : ends_) Define(known.names, side.op);
+  for (TracedCallRecord& call : traced_calls_) {
+    Define(known.names, call.op);
+    call.return_ns = call.issue_ns;  // the state has the last one's
+  }
   DefineSeries(known);
   Write(known.steps, next_);
   Write(std::exchange(issued_, {}), next_);
   Write(std::exchange(finished_, {}), next_);
   Write(std::exchange(arrivals_, {}), next_);
   Write(std::exchange(ends_, {}), next_);
+  Write(std::exchange(traced_steps_, {}), next_);
+  Write(std::exchange(traced_calls_, {}), next_);
+  Write(std::exchange(call_times_, {}), next_);
   return std::exchange(next_, {});
 }
 

@@ -35,6 +35,13 @@ class RollUp {
   void Issued(const CollectiveRecord& call);
   void Finished(uint32_t comm, uint64_t seq);
   void Settled(const SettledPlan& plan);
+  // At level calls, where nothing else is known.
+  void Traced(const TracedStepRecord& step) { traced_steps_.push_back(step); }
+  void Traced(const TracedCallRecord& call) { traced_calls_.push_back(call); }
+  void Traced(const CallTimeRecord& time) {
+    call_times_.push_back(time);
+    call_times_.back().op = 0;  // the call has it
+  }
 
   struct Known {
     const ProcessNames& names;
@@ -59,6 +66,9 @@ class RollUp {
   std::vector<FinishedCallRecord> finished_;
   std::vector<ArrivalRecord> arrivals_;
   std::vector<ArrivalEndRecord> ends_;
+  std::vector<TracedStepRecord> traced_steps_;
+  std::vector<TracedCallRecord> traced_calls_;
+  std::vector<CallTimeRecord> call_times_;
   std::set<uint32_t> texts_;  // that were defined
   size_t series_ = 0;         // likewise
 };

@@ -49,6 +49,21 @@ v1::Capture Order(uint64_t id) {
   return order;
 }
 
+TEST(CaptureBoard, WhatCameOfACaptureIsInTheAnswersOfHalfAMinute) {
+  Board n2;
+  v1::DetailRaise raise;
+  raise.set_rank(3);
+  n2.board.Note(raise, n2.now);
+  for (int post = 0; post < 2; ++post) {
+    const v1::HubAnswer answer = n2.Post(0, v1::CAPTURE_PHASE_NONE);
+    ASSERT_EQ(answer.raises_size(), 1);
+    EXPECT_EQ(answer.raises(0).rank(), 3);
+    n2.now += CaptureBoard::kNotedFor;
+  }
+  n2.now += seconds(1);
+  EXPECT_EQ(n2.Post(0, v1::CAPTURE_PHASE_NONE).raises_size(), 0);
+}
+
 TEST(CaptureBoard, AnOrderIsInEveryAnswerUntilItIsAnswered) {
   Board n2;
   EXPECT_EQ(n2.Post(0, v1::CAPTURE_PHASE_NONE).orders_size(), 0);

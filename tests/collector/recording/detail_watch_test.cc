@@ -42,6 +42,13 @@ class DetailWatchTest : public ::testing::Test {
       v1::Batch batch = b.batch();
       const uint64_t calls = kSecond / step_ns;
       for (uint64_t i = 0; i < calls; ++i) {
+        v1::TracedCalls& traced = *batch.mutable_traced_calls();
+        traced.add_issue_delta(static_cast<int64_t>(step_ns));
+        traced.add_host_duration(0);
+        traced.add_op(0);
+        traced.add_comm(1);
+        traced.add_seq_delta(i == 0 ? static_cast<int64_t>(number_) : 1);
+        traced.add_bytes(0);
         v1::CallTimes& times = *batch.mutable_call_times();
         times.add_seen_delta(static_cast<int64_t>(step_ns));
         times.add_comm(1);

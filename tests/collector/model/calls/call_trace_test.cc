@@ -11,6 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 using testing::kMs;
+using testing::kSecond;
 using testing::kStart;
 
 constexpr uint64_t kComm = 0xabc;
@@ -89,9 +90,37 @@ TEST(CallTrace, TheFirstCallsOfACommunicatorAreNotCompared) {
 
 TEST(CallTrace, TimesOfIssueOfTwoHostsAreNotCompared) {
   CallTrace trace;
-  for (uint32_t process = 0; process < 3; ++process)
-    Issue(trace, PlaceOf(process, 3, /*host=*/process == 0 ? 1 : 2), IssuedAt(50, process * kMs));
+  for (uint32_t process = 0; process < 2; ++process)
+    Issue(trace, PlaceOf(process, 2, /*host=*/1 + process), IssuedAt(50, process * kMs));
   for (const CallTrace::Process& process : trace.processes()) EXPECT_EQ(process.by_host.compared, 0U);
+}
+
+TEST(CallTrace, RanksOfEachHostAreComparedAmongThemselves) {
+  CallTrace trace;
+  // The clock of host 2 is a second ahead; there, process 3 comes 7 ms after the one before it.
+  const std::vector<uint64_t> issued_ns = {0, kMs, kSecond + 2 * kMs, kSecond + 9 * kMs, kSecond};
+  for (uint32_t process = 0; process < 5; ++process)
+    Issue(trace, PlaceOf(process, 5, /*host=*/process < 2 ? 1 : 2), IssuedAt(50, issued_ns[process]));
+  for (uint32_t process = 0; process < 5; ++process) {
+    const CallTrace::Sums& sums = trace.processes()[process].by_host;
+    EXPECT_EQ(sums.compared, 1U);
+    EXPECT_EQ(sums.last, process == 3 ? 1U : 0U) << "process " << process;
+    EXPECT_EQ(sums.late_ns, process == 3 ? 7 * kMs : 0U) << "process " << process;
+  }
+  EXPECT_EQ(trace.processes()[0].by_host.early_ns, kMs);
+  EXPECT_EQ(trace.processes()[4].by_host.early_ns, 9 * kMs);
+}
+
+TEST(CallTrace, ARaiseThatIsReadAgainIsOne) {
+  CallTrace trace;
+  v1::DetailRaise raise;
+  raise.set_decided_ns(5);
+  raise.set_rank(1);
+  EXPECT_TRUE(trace.On(raise));
+  raise.set_decided_ns(6);
+  EXPECT_TRUE(trace.On(raise));
+  EXPECT_FALSE(trace.On(raise));
+  EXPECT_EQ(trace.raises().size(), 2U);
 }
 
 TEST(CallTrace, ARankThatReportsNothingCostsNoMemoryForever) {

@@ -211,6 +211,58 @@ TEST(RollUps, SayWhoIsLateWithoutStates) {
   EXPECT_THAT(report.findings.front().statement, ::testing::HasSubstr("wait for rank 5"));
 }
 
+TEST(RollUps, OfLevelCallsSayWhoIsLate) {
+  constexpr int kRanks = 3;
+  constexpr int64_t kCalls = 100;
+  Rolled rolled;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    v1::Frame frame;
+    v1::Hello& hello = *frame.mutable_hello();
+    hello.set_protocol_major(1);
+    hello.set_level(v1::RECORDING_LEVEL_CALLS);
+    hello.mutable_identity()->set_rank(rank);
+    hello.mutable_identity()->set_world_size(kRanks);
+    hello.mutable_identity()->set_rank_source(v1::RANK_SOURCE_TORCHRUN);
+    hello.mutable_identity()->set_host("n1");
+    hello.mutable_identity()->set_pid(static_cast<uint32_t>(100 + rank));
+    ASSERT_NO_FATAL_FAILURE(rolled.Hear(rank, frame));
+  }
+  for (uint64_t sequence = 1; sequence <= 4; ++sequence) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      testing::BatchBuilder b(sequence, testing::kStart + sequence * testing::kSecond);
+      if (sequence == 1) b.Comm(1, 0xc0de, rank, kRanks).String(9, "AllReduce");
+      v1::Frame frame;
+      *frame.mutable_batch() = b.batch();
+      for (int64_t i = 0; i < kCalls; ++i) {
+        const int64_t begins = i > 0 ? 1 : (static_cast<int64_t>(sequence) - 1) * kCalls;
+        v1::TracedCalls& calls = *frame.mutable_batch()->mutable_traced_calls();
+        calls.add_issue_delta(testing::kMs * 10);
+        calls.add_host_duration(1000);
+        calls.add_op(9);
+        calls.add_comm(1);
+        calls.add_seq_delta(begins);
+        calls.add_bytes(4096);
+        v1::CallTimes& times = *frame.mutable_batch()->mutable_call_times();
+        times.add_seen_delta(testing::kMs * 10);
+        times.add_op(9);
+        times.add_comm(1);
+        times.add_number_delta(begins);
+        times.add_gpu_ns(rank == 1 ? testing::kMs : 3 * testing::kMs);
+        v1::TracedSteps& steps = *frame.mutable_batch()->mutable_traced_steps();
+        steps.add_begin_delta(testing::kMs * 10);
+        steps.add_index_delta(begins);
+      }
+      ASSERT_NO_FATAL_FAILURE(rolled.Hear(rank, frame));
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(rolled.Finish(/*whole=*/true));
+  const auto& found = rolled.from_roll_ups.trace().processes();
+  ASSERT_EQ(found.size(), size_t{kRanks});
+  EXPECT_EQ(found[1].by_gpu.late_ns, (4 * kCalls - CallTrace::kFirstCalls) * 2 * testing::kMs);
+  EXPECT_EQ(found[0].steps, 4 * kCalls - 1);
+  EXPECT_EQ(ReportOf(rolled.from_roll_ups), ReportOf(rolled.from_records));
+}
+
 // A host may send anything.
 TEST(RollUps, DamagedOnesAreRefusedOrHarmless) {
   Rolled rolled;
