@@ -236,7 +236,8 @@ void RankComparison::NoteStart(const Members& members, const Participant& partic
   const std::deque<StepRecord>& steps = members[participant.member].steps().steps();
   if (steps.empty() || (steps.front().index == 0 && participant.end_ns <= steps.front().end_ns)) return;
   blame.start_is_over = true;
-  blame.start_compared_ns = blame.compared_ns;
+  // Logs that are read one after another: its first call may be compared when its first steps are forgotten.
+  blame.start_compared_ns = blame.compared_ns == 0 ? participant.start_ns : blame.compared_ns;
   blame.start_caused_mean_ns = blame.caused_mean_ns;
   blame.start_waited_ns = blame.waited_ns;
 }
