@@ -1,17 +1,14 @@
 """Level calls on several hosts: the hub sees who is late, and has that rank, its neighbours and a healthy one record some steps in full, whatever host they are on."""
-import glob
 import json
 import os
 
 import harness
-import hub_job
-from harness import GPUPROBE
+import test_capture_hosts
 from hazards import hazard
 from test_calls import TIMED
-from test_capture_hosts import CaptureOnHosts
 
 
-class CallsOnHosts(CaptureOnHosts):
+class CallsOnHosts(test_capture_hosts.CaptureOnHosts):
     LEVEL = "calls"
 
     def assert_raised(self, rank, ranks, by):
@@ -64,24 +61,10 @@ class RolledUp(CallsOnHosts):
         self.assert_raised(3, {0, 2, 3}, "host")
 
 
-class AtAHub(CallsOnHosts):
-    """`gpuprobe hub` on n3, which runs no rank."""
-    COUNT = 3
-
-    def launching(self):
-        return [name for name in self.holders if name != "n3"]
-
-    def launched_on(self, name):
-        return {**super().launched_on(name), "WORLD_SIZE": str(self.ranks), "GPUPROBE_HUB": "n3"}
-
-    def find_run(self):
-        runs = glob.glob(self.path("all-jobs", "*"))
-        self.out = runs[0] if runs else ""
-        return self.out
+class AtAHub(CallsOnHosts, test_capture_hosts.HubElsewhere):
 
     def test_a_job_of_two_other_hosts(self):
-        hub = self.start_on("n3", [GPUPROBE, "hub", "--out", self.path("all-jobs")], env={"GPUPROBE_HUB_TOKEN": hub_job.TOKEN, "HOME": self.home("n3")})
-        harness.wait_until(lambda: b"gpuprobe: hub on " in hub.so_far(), "hub")
+        self.start_hub()
         programs = self.start_job(1900, GPUSIM_SLOW="rank=3,factor=1.6", **TIMED)
         self.end_all(programs)
         harness.wait_until(lambda: os.path.exists(os.path.join(self.out, "report.json")), "report", limit=60)

@@ -234,9 +234,14 @@ class WhoIsAway(CaptureOnHosts):
         self.end(programs)
 
 
-class AtAHub(CaptureOnHosts):
+class HubElsewhere(CaptureOnHosts):
     """`gpuprobe hub` on n3, which runs no rank."""
     COUNT = 3
+
+    def start_hub(self):
+        hub = self.start_on("n3", [GPUPROBE, "hub", "--out", self.path("all-jobs")], env={"GPUPROBE_HUB_TOKEN": hub_job.TOKEN, "HOME": self.home("n3")})
+        harness.wait_until(lambda: b"gpuprobe: hub on " in hub.so_far(), "hub")
+        return hub
 
     def launching(self):
         return [name for name in self.holders if name != "n3"]
@@ -249,9 +254,11 @@ class AtAHub(CaptureOnHosts):
         self.out = runs[0] if runs else ""
         return self.out
 
+
+class AtAHub(HubElsewhere):
+
     def test_a_job_of_two_other_hosts(self):
-        hub = self.start_on("n3", [GPUPROBE, "hub", "--out", self.path("all-jobs")], env={"GPUPROBE_HUB_TOKEN": hub_job.TOKEN, "HOME": self.home("n3")})
-        harness.wait_until(lambda: b"gpuprobe: hub on " in hub.so_far(), "hub")
+        hub = self.start_hub()
         programs = self.start_job(1800, GPUSIM_SLOW="rank=3,factor=1.6")
         self.assert_said_elsewhere("n1", "n3")
         steps = self.captured_steps("--steps", 6)
