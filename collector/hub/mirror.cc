@@ -36,6 +36,8 @@ constexpr milliseconds kSearchAtEnd{2000};
 constexpr milliseconds kConnectPatience{3000};
 constexpr milliseconds kRefusalPatience{1000};
 constexpr milliseconds kAnswerPatience{10'000};
+// The live file is written every second, and says that the host records: half a minute without it is silence.
+constexpr int64_t kLiveFileEveryNs = 5'000'000'000;
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr size_t kNonceBytes = 16;
 constexpr size_t kKeyBytes = 32;
@@ -318,7 +320,9 @@ void Mirror::AddFiles(v1::HubPost& post, bool ended, bool& more) {
     const int64_t written = st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec;
     const auto have = have_.find(name);
     uint64_t offset = whole || have == have_.end() ? 0 : have->second;
-    if (whole && (size > kMostPartBytes || (have != have_.end() && sent_[name] == written))) continue;
+    if (whole && size > kMostPartBytes) continue;
+    const int64_t rest_ns = name == store::kLiveFile ? kLiveFileEveryNs : 1;
+    if (whole && have != have_.end() && std::abs(written - sent_[name]) < rest_ns) continue;
     if (whole && size > left) {
       more = true;
       continue;

@@ -29,16 +29,17 @@ WholeJob::WholeJob(std::string directory, ChosenMarker marker, const HangOptions
           },
           layout) {}
 
-absl::Status WholeJob::Look(store::GrowingRun::AfterBatch after_batch) {
+absl::Status WholeJob::Look(store::GrowingRun::AfterBatch after_batch, bool is_last) {
   if (job_->processes().empty()) {
     marker_.TakeFrom(directory_);
     job_->SetStepMarker(marker_.marker);
   }
-  absl::Status read = run_.Look(*job_, after_batch);
+  absl::Status read = run_.Look(*job_, after_batch, is_last);
   if (job_->processes().empty()) return read;
   clocks_.Look(*job_, NowNs());
   for (const std::string& line : clocks_.TakeLines()) say_(line);
-  if (clocks_.agree()) hang_watch_.Tick(*job_, NowNs(), MonotonicNs());
+  // Ranks of which something is left unread only seem to stand still.
+  if (clocks_.agree() && !run_.is_held_back()) hang_watch_.Tick(*job_, NowNs(), MonotonicNs());
   SaySilentHosts();
   SayUnreadHosts();
   status_ = live_watch_.Look(*job_, NowNs());

@@ -35,8 +35,11 @@ class WholeJob {
            const render::Layout& layout = render::Layout());
 
   // Reads what was written since the last look. An error as of store::GrowingRun; what could be read counts.
-  // `after_batch`: called after each batch of a process.
-  absl::Status Look(store::GrowingRun::AfterBatch after_batch = [](const model::ProcessModel&) {});
+  // `after_batch` and `is_last`: as of store::GrowingRun.
+  absl::Status Look(
+      store::GrowingRun::AfterBatch after_batch = [](const model::ProcessModel&) {}, bool is_last = false);
+  // What has been written is not all read: see store::GrowingRun.
+  bool is_held_back() const { return run_.is_held_back(); }
   // As of the last look.
   const analysis::LiveStatus& status() const { return status_; }
   const std::vector<std::string>& hosts() const { return run_.hosts(); }

@@ -100,7 +100,8 @@ void WholeJobWatch::Look() {
   const auto follow = [this](const model::ProcessModel& process) {
     if (follower_ != nullptr) follower_->OnBatch(job_, process);
   };
-  job_.Look(follow).IgnoreError();
+  job_.Look(follow, /*is_last=*/ended_).IgnoreError();
+  if (job_.is_held_back()) seen.read_until = seen_.read_until;
   std::optional<DetailWatch::Decision> decision = job_.LookForDetail(may_raise_);
   is_traced_ = !job_.model().trace().processes().empty();
   for (const v1::DetailRaise& raise : TakeRaises()) job_.NoteRaise(raise);

@@ -1,5 +1,7 @@
 #include "collector/store/growing_run.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "collector/store/run_files.h"
@@ -25,36 +27,73 @@ absl::Status GrowingRun::ReadAgain(Log& log) {
   return absl::OkStatus();
 }
 
-absl::Status GrowingRun::Look(model::JobModel& job, AfterBatch after_batch) {
+bool GrowingRun::Awaits(const Log& log) const {
+  const RunSource& source = log.source;
+  if (source.contradicts || source.process == nullptr) return false;
+  if (source.process->end_state() != model::EndState::kConnected) return false;
+  if (source.process->communicators().empty()) return false;
+  const bool has_grown = source.reader->last_ns() != log.last_ns;
+  return has_grown || log.at + 1 < log.segments.size() || now_ < log.grew + kPatience;
+}
+
+bool GrowingRun::AwaitsRanks(const model::JobModel& job) const {
+  if (!came_.has_value() || now_ > *came_ + kPatience) return false;
+  size_t ranks = 0;
+  for (const auto& process : job.processes())
+    ranks = std::max<size_t>(ranks, process->identity().world_size());
+  return logs_.size() < ranks;
+}
+
+absl::Status GrowingRun::Look(model::JobModel& job, AfterBatch after_batch, bool is_last) {
   const absl::StatusOr<RunFiles> files = ListRun(path_, logs_.empty() ? Dropped::kRefuse : Dropped::kAllow);
   if (!files.ok()) return files.status();
+  const bool is_first = logs_.empty();
+  now_ = std::chrono::steady_clock::now();
   hosts_ = files->hosts;
   for (const Segment& segment : files->segments) {
-    Log& log = logs_[segment.log];
+    const auto [at, added] = logs_.try_emplace(segment.log);
+    if (added && !is_first) came_ = now_;
+    Log& log = at->second;
     if (log.segments.empty() || segment.generation > log.segments.back().generation)
       log.segments.push_back(segment);
   }
+  const uint64_t most_ns = !is_last && AwaitsRanks(job) ? 0 : UINT64_MAX;
   absl::Status status;
   std::vector<Log*> reading;
   for (auto& [name, log] : logs_) reading.push_back(&log);
-  while (!reading.empty()) {
+  is_held_back_ = false;
+  for (bool goes_on = true; goes_on;) {
+    std::vector<Log*> opened;
     std::vector<RunSource*> sources;
     for (Log* log : reading) {
-      const absl::Status opened = ReadAgain(*log);
+      const absl::Status read = ReadAgain(*log);
       // A segment that was dropped before it was read is gone for good.
-      if (opened.ok() || log->at + 1 == log->segments.size()) status.Update(opened);
-      if (opened.ok()) sources.push_back(&log->source);
+      if (read.ok() || log->at + 1 == log->segments.size()) status.Update(read);
+      if (!read.ok()) continue;
+      opened.push_back(log);
+      sources.push_back(&log->source);
     }
     Replayed replayed;
-    Interleave(sources, job, replayed,
-               [&](const model::ProcessModel& process, const v1::Batch&) { after_batch(process); });
+    is_held_back_ = !Interleave(
+        sources, job, replayed,
+        [&](const model::ProcessModel& process, const v1::Batch&) { after_batch(process); },
+        [&](size_t source) { return !is_last && Awaits(*opened[source]); }, most_ns);
     // A segment that another one follows has its last byte.
+    goes_on = false;
     std::vector<Log*> further;
     for (Log* log : reading) {
-      if (log->at + 1 == log->segments.size()) continue;
+      const RunLogReader* reader = log->source.reader.get();
+      if (reader != nullptr && reader->last_ns() != log->last_ns) {
+        log->last_ns = reader->last_ns();
+        log->grew = now_;
+      }
+      const bool is_read = reader == nullptr || log->source.done;
+      if (is_read && log->at + 1 == log->segments.size()) continue;
+      further.push_back(log);
+      if (!is_read) continue;
       ++log->at;
       log->source.reader.reset();
-      further.push_back(log);
+      goes_on = true;
     }
     reading = std::move(further);
   }

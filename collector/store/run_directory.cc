@@ -90,7 +90,7 @@ absl::StatusOr<Replayed> ReplayWatched(const RunFiles& files, model::JobModel& j
     } else {
       std::vector<RunSource*> all;
       for (RunSource& source : sources) all.push_back(&source);
-      Interleave(all, job, replayed, watch);
+      Interleave(all, job, replayed, watch, [](size_t) { return false; });
     }
     for (size_t i = before; i < replayed.damages.size(); ++i)
       replayed.damages[i].totals_whole = generation < from;

@@ -1,5 +1,6 @@
 #include "collector/store/run_source.h"
 
+#include <algorithm>
 #include <functional>
 #include <queue>
 #include <string_view>
@@ -59,8 +60,8 @@ absl::StatusOr<RunSource> OpenSource(const Segment& segment) {
   return source;
 }
 
-void Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Replayed& replayed,
-                BatchWatcher watch) {
+bool Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Replayed& replayed,
+                BatchWatcher watch, SourceCheck awaits, uint64_t most_ns) {
   // By time, then in their order.
   using Next = std::pair<uint64_t, size_t>;
   std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
@@ -70,12 +71,16 @@ void Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Re
   for (size_t i = 0; i < sources.size(); ++i) enqueue(i);
   v1::Frame frame;
   while (!queue.empty()) {
-    const size_t earliest = queue.top().second;
+    const auto [ns, earliest] = queue.top();
+    if (ns > most_ns && job.ManyCallsWait()) return false;
     queue.pop();
-    Step(*sources[earliest], job, frame, replayed, watch);
-    sources[earliest]->reader->Rest();  // there may be ten thousand
+    RunSource& source = *sources[earliest];
+    Step(source, job, frame, replayed, watch);
+    source.reader->Rest();  // there may be ten thousand
+    if (source.done && awaits(earliest)) most_ns = std::min(most_ns, source.reader->last_ns());
     enqueue(earliest);
   }
+  return true;
 }
 
 }  // namespace gpuprobe::store

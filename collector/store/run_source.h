@@ -1,6 +1,8 @@
 // A log that is being read into a model.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +28,14 @@ struct RunSource {
 
 absl::StatusOr<RunSource> OpenSource(const Segment& segment);
 
-// Reads sources that are not done to their ends into `job`, by the time of their batches.
-void Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Replayed& replayed,
-                BatchWatcher watch);
+// Whether more of a source will come, by its place among the sources.
+using SourceCheck = absl::FunctionRef<bool(size_t source)>;
+
+// Reads sources that are not done to their ends into `job`, by the time of their batches. Those of which
+// `awaits` more when they are at their ends, hold the others back: once many calls wait for ranks that have
+// not reported them (JobModel::ManyCallsWait), no source is read beyond them, nor beyond `most_ns`. It is
+// kept in its log, at no cost, and read later. Returns whether all were read to their ends.
+bool Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Replayed& replayed,
+                BatchWatcher watch, SourceCheck awaits, uint64_t most_ns = UINT64_MAX);
 
 }  // namespace gpuprobe::store

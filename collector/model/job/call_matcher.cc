@@ -19,6 +19,7 @@ void CallMatcher::Add(const Members& members, uint32_t number, const SettledPlan
   auto [it, added] = calls_.try_emplace(key);
   if (added) {
     order_.push_back(key);
+    CountWaiting(comm->hash(), 1, 0);
     it->second.participants.reserve(
         std::min(static_cast<size_t>(std::max(comm->ranks(), 0)), members.size()));
   } else if (const auto& present = it->second.present; rank < present.size() && present[rank]) {
@@ -32,10 +33,12 @@ void CallMatcher::Add(const Members& members, uint32_t number, const SettledPlan
     call.present.resize(std::max<size_t>(rank + 1, std::clamp(comm->ranks(), 0, IssuedCalls::kMaxRanks)));
   call.present[rank] = true;
   AddRank(number, *comm, plan, call);
-  if (!plan.lost) ++waiting_;
+  if (!plan.lost) CountWaiting(comm->hash(), 0, 1);
   if (static_cast<int32_t>(call.participants.size() + call.lost.size()) >= call.comm_ranks &&
       call.comm_ranks > 0) {
+    NoteWhole(comm->hash(), true);
     Close(members, key, call, comparison);
+    CountWaiting(comm->hash(), -1, 0);
     calls_.erase(it);
   }
   CloseOldest(members, comparison);
@@ -172,18 +175,46 @@ void CallMatcher::Close(const Members& members, uint64_t number, RankComparison&
 }
 
 void CallMatcher::CloseOldest(const Members& members, RankComparison& comparison) {
-  while (!order_.empty() && (calls_.size() > kMaxWaitingCalls || waiting_ > kMaxWaitingRanks ||
+  while (!order_.empty() && (calls_.size() > kMaxWaitingCalls || waiting_ranks_ > MostWaiting(members) ||
                              !calls_.contains(order_.front()))) {
     const auto oldest = calls_.find(order_.front());
     order_.pop_front();
     if (oldest == calls_.end()) continue;
+    const uint64_t hash = std::get<0>(oldest->first);
+    NoteWhole(hash, false);
     Close(members, oldest->first, oldest->second, comparison);
+    CountWaiting(hash, -1, 0);
     calls_.erase(oldest);
   }
 }
 
+void CallMatcher::CountWaiting(uint64_t hash, int64_t calls, int64_t ranks) {
+  Waiting& waiting = waiting_[hash];
+  const auto count = [&](Waiting& of) {
+    of.calls += static_cast<size_t>(calls);
+    of.ranks += static_cast<size_t>(ranks);
+  };
+  count(waiting);
+  waiting_ranks_ += static_cast<size_t>(ranks);
+  if (!waiting.in_vain) count(awaited_);
+  if (waiting.calls == 0) waiting_.erase(hash);
+}
+
+void CallMatcher::NoteWhole(uint64_t hash, bool whole) {
+  Waiting& waiting = waiting_[hash];
+  if (waiting.in_vain != whole) return;
+  waiting.in_vain = !whole;
+  if (whole) {
+    awaited_.calls += waiting.calls;
+    awaited_.ranks += waiting.ranks;
+  } else {
+    awaited_.calls -= waiting.calls;
+    awaited_.ranks -= waiting.ranks;
+  }
+}
+
 void CallMatcher::Close(const Members& members, const Key& key, Call& call, RankComparison& comparison) {
-  waiting_ -= call.participants.size();
+  CountWaiting(std::get<0>(key), 0, -static_cast<int64_t>(call.participants.size()));
   const size_t heard = call.participants.size() + call.lost.size();
   const size_t ranks = static_cast<size_t>(std::max(call.comm_ranks, 0));
   if (call.participants.size() > 1) {
@@ -204,7 +235,9 @@ void CallMatcher::Finish(const Members& members, RankComparison& comparison) {
   }
   calls_.clear();
   order_.clear();
-  waiting_ = 0;
+  waiting_.clear();
+  waiting_ranks_ = 0;
+  awaited_ = {};
   meetings_.clear();
   halves_.clear();
 }

@@ -14,6 +14,7 @@
 // wait. Not thread-safe: one owner.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -34,9 +35,11 @@ namespace gpuprobe::model {
 
 class CallMatcher {
  public:
-  // Calls that some of their ranks have not reported yet, and the ranks that have reported them.
+  // Calls that some of their ranks have not reported yet, and the ranks that have reported them: in a large
+  // job, what all ranks call in some steps.
   static constexpr size_t kMaxWaitingCalls = 65536;
   static constexpr size_t kMaxWaitingRanks = size_t{1} << 20;
+  static constexpr size_t kMaxWaitingOfAll = 768;  // calls of all ranks
   // Transfers of which only one side was reported.
   static constexpr size_t kMaxHalves = size_t{1} << 19;
 
@@ -44,6 +47,11 @@ class CallMatcher {
   void Add(const Members& members, uint32_t number, const SettledPlan& plan, RankComparison& comparison);
   // Passes all calls that still wait to the comparison.
   void Finish(const Members& members, RankComparison& comparison);
+  // A third of what may wait does, for ranks of which more may come: not those of a communicator that has had
+  // to give up waiting.
+  bool ManyWait(const Members& members) const {
+    return awaited_.ranks > MostWaiting(members) / 3 || awaited_.calls > kMaxWaitingCalls / 3;
+  }
 
   // REQUIRES: the members are loaded.
   template <typename Archive>
@@ -94,8 +102,15 @@ class CallMatcher {
   void Close(const Members& members, uint64_t number, RankComparison& comparison);
   static void AddRank(uint32_t member, const v1::Communicator& comm, const SettledPlan& plan, Call& call);
   void Close(const Members& members, const Key& key, Call& call, RankComparison& comparison);
+  static size_t MostWaiting(const Members& members) {
+    return std::max(kMaxWaitingRanks, members.size() * kMaxWaitingOfAll);
+  }
   // Makes room for others.
   void CloseOldest(const Members& members, RankComparison& comparison);
+  // More calls of the communicator wait, and more ranks in them, or fewer.
+  void CountWaiting(uint64_t hash, int64_t calls, int64_t ranks);
+  // Whether its newest call to be over had all ranks.
+  void NoteWhole(uint64_t hash, bool whole);
 
   template <typename Archive>
   void VisitCall(Archive& archive, const Members& members, Call& call);
@@ -104,8 +119,15 @@ class CallMatcher {
 
   absl::flat_hash_map<Key, Call> calls_;
   std::deque<Key> order_;
-  size_t waiting_ = 0;                    // participants in calls_
-  std::map<uint64_t, Meeting> meetings_;  // by number, the oldest first
+  struct Waiting {
+    size_t calls = 0;
+    size_t ranks = 0;  // participants in them
+    bool in_vain = false;
+  };
+  absl::flat_hash_map<uint64_t, Waiting> waiting_;  // by communicator
+  size_t waiting_ranks_ = 0;                        // in all of them
+  Waiting awaited_;                                 // in those that do not wait in vain
+  std::map<uint64_t, Meeting> meetings_;            // by number, the oldest first
   absl::flat_hash_map<Key, Half> halves_;
   uint64_t next_meeting_ = 0;
   // Members, and communicators on which they have sent or received alone.
@@ -115,14 +137,19 @@ class CallMatcher {
 template <typename Archive>
 void CallMatcher::Visit(Archive& archive, const Members& members) {
   uint64_t calls = calls_.size();
-  archive.Members(this, Rebuilt(calls_), order_, waiting_, meetings_, halves_, next_meeting_, one_way_);
+  archive.Members(this, Rebuilt(calls_, waiting_, waiting_ranks_, awaited_), order_, meetings_, halves_,
+                  next_meeting_, one_way_);
   for (const auto& [key, half] : halves_) archive.Require(meetings_.contains(half.meeting));
   archive(calls);
   if constexpr (Archive::kReads) {
     for (; calls > 0 && archive.ok(); --calls) {
       Key key{};
       archive(key);
-      VisitCall(archive, members, calls_[key]);
+      const auto [at, added] = calls_.try_emplace(key);
+      archive.Require(added);
+      Call& call = at->second;
+      VisitCall(archive, members, call);
+      CountWaiting(std::get<0>(key), 1, static_cast<int64_t>(call.participants.size()));
     }
   } else {
     for (auto& [key, call] : calls_) {
