@@ -14,24 +14,42 @@ namespace {
 
 constexpr uint64_t kLongestNs = 3'600'000'000'000;  // a longer time is none
 
-// The addresses of the two marks are the handles that NCCL gets.
+// A word of a place: the number of its use, modulo 2^16, and when a channel of the call began, by the GPU's
+// clock modulo 2^48 ns (78 hours); 0: none has. One exchange thus checks the one and sets the other.
+constexpr int kUseShift = 48;
+constexpr uint64_t kClock = (uint64_t{1} << kUseShift) - 1;
+
 struct TimedCall {
+  std::atomic<uint64_t> word;
   std::atomic<PluginCommunicator*> comm;
   std::atomic<uint64_t> number;
-  std::atomic<uint64_t> start_ns;  // by the GPU's clock; 0: no channel has begun
   std::atomic<uint16_t> op;
-  char call_mark;
-  char channel_mark;
 };
 
 constinit TimedCall timed[kTimedCalls] = {};
-constinit std::atomic<uint32_t> next_timed{0};
+constinit std::atomic<uint64_t> next_timed{0};
 
-TimedCall* TimedCallOf(void* handle) noexcept {
-  const auto address = reinterpret_cast<uintptr_t>(handle);
-  const auto first = reinterpret_cast<uintptr_t>(&timed[0]);
-  if (address < first || address >= first + sizeof(timed)) return nullptr;
-  return &timed[(address - first) / sizeof(TimedCall)];
+// What NCCL keeps as the handle of an event: a use of a place, which must not be taken for a later one. No
+// pointer looks like it, as the upper 16 bits are those of no address.
+enum class Kind : uint8_t { kCall, kChannel };
+constexpr uint64_t kTag = uint64_t{0x6770} << 48;
+
+void* HandleOf(uint64_t use, uint64_t place, Kind kind) noexcept {
+  const uint64_t bits = kTag | (use & 0xffff) << 32 | place << 1 | (kind == Kind::kChannel ? 1 : 0);
+  return reinterpret_cast<void*>(bits);  // NOLINT(performance-no-int-to-ptr): NCCL hands it back, no more
+}
+
+struct Handle {
+  TimedCall* call = nullptr;  // null: it is another event's
+  uint64_t use = 0;
+  uint64_t place = 0;
+};
+Handle Read(void* handle, Kind kind) noexcept {
+  const auto bits = reinterpret_cast<uint64_t>(handle);
+  const uint64_t place = (bits & 0xffffffff) >> 1;
+  if (bits >> 48 != kTag >> 48 || (bits & 1) != (kind == Kind::kChannel ? 1 : 0) || place >= kTimedCalls)
+    return {};
+  return {&timed[place], bits >> 32 & 0xffff, place};
 }
 
 }  // namespace
@@ -40,37 +58,45 @@ bool CallsAreTimed() noexcept { return recording.times_calls && step_gate.traces
 
 void* BeginTimedCall(PluginCommunicator* comm, EntryPoint op) noexcept {
   if (comm == nullptr || !CallsAreTimed()) return nullptr;
-  TimedCall& call = timed[next_timed.fetch_add(1, std::memory_order_relaxed) % kTimedCalls];
-  call.start_ns.store(0, std::memory_order_relaxed);
+  const uint64_t count = next_timed.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t place = count % kTimedCalls;
+  const uint64_t use = count / kTimedCalls & 0xffff;
+  TimedCall& call = timed[place];
+  // Before the rest, so that who reads the rest for an earlier use sees that it is over.
+  call.word.store(use << kUseShift, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   call.comm.store(comm, std::memory_order_relaxed);
   call.op.store(static_cast<uint16_t>(op), std::memory_order_relaxed);
-  call.number.store(NextReported(comm), std::memory_order_release);
-  return &call.call_mark;
+  call.number.store(NextReported(comm), std::memory_order_relaxed);
+  return HandleOf(use, place, Kind::kCall);
 }
 
 void* BeginTimedChannel(void* call, uint64_t gpu_ns) noexcept {
-  TimedCall* const known = TimedCallOf(call);
-  if (known == nullptr || call != &known->call_mark || gpu_ns == 0) return nullptr;
-  uint64_t none = 0;
-  const bool is_first = known->start_ns.compare_exchange_strong(none, gpu_ns, std::memory_order_relaxed);
-  return is_first ? &known->channel_mark : nullptr;
+  const Handle known = Read(call, Kind::kCall);
+  if (known.call == nullptr || (gpu_ns & kClock) == 0) return nullptr;
+  uint64_t none = known.use << kUseShift;
+  const bool is_first = known.call->word.compare_exchange_strong(none, none | (gpu_ns & kClock));
+  return is_first ? HandleOf(known.use, known.place, Kind::kChannel) : nullptr;
 }
 
 void EndTimedChannel(void* channel, uint64_t gpu_ns) noexcept {
-  TimedCall* const known = TimedCallOf(channel);
-  if (known == nullptr || channel != &known->channel_mark) return;
-  const uint64_t start_ns = known->start_ns.load(std::memory_order_relaxed);
-  if (start_ns == 0 || gpu_ns <= start_ns || gpu_ns - start_ns > kLongestNs) return;
+  const Handle known = Read(channel, Kind::kChannel);
+  if (known.call == nullptr) return;
+  const uint64_t word = known.call->word.load(std::memory_order_acquire);
+  const uint64_t took_ns = (gpu_ns - word) & kClock;
+  if (word >> kUseShift != known.use || took_ns == 0 || took_ns > kLongestNs) return;
   const Guard guard;
   if (!guard) return;
-  const uint32_t comm = IdOf(known->comm.load(std::memory_order_relaxed));
-  if (comm == 0) return;
-  Emit(guard.thread(), CallTimeEvent{.time_ns = Stamp(),
-                                     .number = known->number.load(std::memory_order_acquire),
-                                     .gpu_ns = gpu_ns - start_ns,
-                                     .comm = comm,
-                                     .op = known->op.load(std::memory_order_relaxed),
-                                     .reserved = 0});
+  const uint32_t comm = IdOf(known.call->comm.load(std::memory_order_relaxed));
+  const CallTimeEvent event{.time_ns = Stamp(),
+                            .number = known.call->number.load(std::memory_order_relaxed),
+                            .gpu_ns = took_ns,
+                            .comm = comm,
+                            .op = known.call->op.load(std::memory_order_relaxed),
+                            .reserved = 0};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (comm == 0 || known.call->word.load(std::memory_order_relaxed) != word) return;
+  Emit(guard.thread(), event);
 }
 
 }  // namespace gpuprobe::injector::nccl

@@ -6,8 +6,8 @@
 // which nobody should pay who has not asked.
 //
 // Thread: those of plugin.h; channels come on NCCL's proxy threads. Allocation: none; a static table.
-// Failure: beyond kTimedCalls collectives that have not ended, the older ones' places are used again: their
-// times are missing (the report's timed calls are fewer than its calls), and one may stand for a newer call.
+// Failure: beyond kTimedCalls collectives that have not ended, the older ones' places are used again, and
+// their times are missing: the report's timed calls are fewer than its calls.
 #pragma once
 
 #include <cstdint>
