@@ -17,8 +17,11 @@ bool HasEnded(const v1::CaptureState& state) {
 void CaptureBoard::Take(const v1::HubPost& post, const std::string& name, Clock::time_point now,
                         uint64_t now_ns, v1::HubAnswer& answer) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(hosts_, [&](const auto& each) { return now - each.second.posted_at > kForgotten; });
-  std::erase_if(orders_, [&](const auto& each) { return !hosts_.contains(each.first.first); });
+  if (now >= forgot_at_ + kForgetsEvery) {
+    forgot_at_ = now;
+    std::erase_if(hosts_, [&](const auto& each) { return now - each.second.posted_at > kForgotten; });
+    std::erase_if(orders_, [&](const auto& each) { return !hosts_.contains(each.first.first); });
+  }
   if (!hosts_.contains(post.instance()) && hosts_.size() >= kMostHosts) return;
   Host& host = hosts_[post.instance()];
   const std::vector<v1::CapturedProcess> before = std::move(host.processes);

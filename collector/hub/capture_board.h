@@ -29,8 +29,9 @@ class CaptureBoard {
   // Each is an encrypted connection of its own: hosts of a large job come less often.
   static constexpr size_t kMostPostsASecond = 400;
   static constexpr std::chrono::minutes kForgotten{15};  // hosts that have been silent for so long
-  static constexpr size_t kMostHosts = 4096;             // of a job
-  static constexpr int kMostProcesses = 4096;            // of a host
+  static constexpr std::chrono::seconds kForgetsEvery{1};
+  static constexpr size_t kMostHosts = 4096;   // of a job
+  static constexpr int kMostProcesses = 4096;  // of a host
   static constexpr std::chrono::seconds kNotedFor{30};
 
   struct Host {
@@ -57,6 +58,7 @@ class CaptureBoard {
   std::map<uint64_t, Host> hosts_;  // by instance; under the mutex, as all that follows
   std::map<std::pair<uint64_t, uint32_t>, v1::Capture> orders_;  // by instance and process
   std::vector<std::pair<Clock::time_point, v1::DetailRaise>> noted_;
+  Clock::time_point forgot_at_;
   bool capturing_ = false;
 };
 

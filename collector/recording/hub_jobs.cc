@@ -389,14 +389,16 @@ bool HubJobs::Look(const JobId& id, Job& job) {
     job.watch->Begin();
   }
   LookForDetail(job);
-  const absl::StatusOr<store::RunFiles> files = store::ListRun(job.directory.path(), store::Dropped::kAllow);
-  const std::vector<std::string> hosts = files.ok() ? files->hosts : std::vector<std::string>();
-  for (const std::string& host : hosts) {
-    if (job.said.insert(host).second)
-      say_(absl::StrCat("gpuprobe: ", host, " records into ", job.directory.path(), "\n"));
+  std::error_code error;
+  for (const fs::directory_entry& folder : fs::directory_iterator(job.directory.path(), error)) {
+    const std::string host = folder.path().filename();
+    if (job.said.contains(host) || !folder.is_directory(error)) continue;
+    if (!store::ListRun(folder.path(), store::Dropped::kAllow).ok()) continue;
+    job.said.insert(host);
+    say_(absl::StrCat("gpuprobe: ", host, " records into ", job.directory.path(), "\n"));
   }
   const auto now = std::chrono::steady_clock::now();
-  const bool records = std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+  const bool records = std::any_of(job.said.begin(), job.said.end(), [&](const std::string& host) {
     return MayRecord(fs::path(job.directory.path()) / host);
   });
   if (records) job.last_recording = now;

@@ -48,15 +48,17 @@ absl::Status GrowingRun::Look(model::JobModel& job, AfterBatch after_batch, bool
   const absl::StatusOr<RunFiles> files = ListRun(path_, logs_.empty() ? Dropped::kRefuse : Dropped::kAllow);
   if (!files.ok()) return files.status();
   const bool is_first = logs_.empty();
-  now_ = std::chrono::steady_clock::now();
+  bool has_come = false;
+  now_ = Clock::now();
   hosts_ = files->hosts;
   for (const Segment& segment : files->segments) {
     const auto [at, added] = logs_.try_emplace(segment.log);
-    if (added && !is_first) came_ = now_;
+    has_come |= added && !is_first;
     Log& log = at->second;
     if (log.segments.empty() || segment.generation > log.segments.back().generation)
       log.segments.push_back(segment);
   }
+  if (has_come) came_ = now_;
   const uint64_t most_ns = !is_last && AwaitsRanks(job) ? 0 : UINT64_MAX;
   absl::Status status;
   std::vector<Log*> reading;
@@ -85,7 +87,7 @@ absl::Status GrowingRun::Look(model::JobModel& job, AfterBatch after_batch, bool
       const RunLogReader* reader = log->source.reader.get();
       if (reader != nullptr && reader->last_ns() != log->last_ns) {
         log->last_ns = reader->last_ns();
-        log->grew = now_;
+        log->grew = Clock::now();
       }
       const bool is_read = reader == nullptr || log->source.done;
       if (is_read && log->at + 1 == log->segments.size()) continue;
@@ -97,6 +99,8 @@ absl::Status GrowingRun::Look(model::JobModel& job, AfterBatch after_batch, bool
     }
     reading = std::move(further);
   }
+  // A look may take longer than one should wait.
+  if (has_come) came_ = Clock::now();
   return status;
 }
 

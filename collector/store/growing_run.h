@@ -44,12 +44,13 @@ class GrowingRun {
   const std::vector<std::string>& hosts() const { return hosts_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Log {
     std::vector<Segment> segments;  // by generation
     size_t at = 0;                  // the segment that is being read
     RunSource source;               // without a reader: not opened
     // When it was seen to grow, and up to which time of recording it went then.
-    std::chrono::steady_clock::time_point grew;
+    Clock::time_point grew;
     uint64_t last_ns = 0;
   };
   static absl::Status ReadAgain(Log& log);
@@ -61,8 +62,8 @@ class GrowingRun {
   std::string path_;
   std::vector<std::string> hosts_;
   std::map<std::string, Log> logs_;
-  std::optional<std::chrono::steady_clock::time_point> came_;  // when the newest did, if after the first look
-  std::chrono::steady_clock::time_point now_;                  // of the last look
+  std::optional<Clock::time_point> came_;  // when the newest did, if after the first look
+  Clock::time_point now_;                  // of the last look
   bool is_held_back_ = false;
 };
 
