@@ -1,6 +1,7 @@
 #include "collector/recording/detail_watch.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/median.h"
@@ -14,6 +15,9 @@ namespace {
 namespace thresholds = analysis::thresholds;
 constexpr uint64_t kHourNs = 3'600'000'000'000;
 constexpr uint32_t kLimitMs = 60'000;
+// The root of the sum of the squares of the pauses between calls, as a share of the time. One long pause a
+// step: 16 steps that are all pause are a quarter, or 4 that are half of it.
+constexpr double kMostPauses = 0.25;
 
 double Share(uint64_t part_ns, uint64_t whole_ns) {
   return whole_ns == 0 ? 0 : static_cast<double>(part_ns) / static_cast<double>(whole_ns);
@@ -30,9 +34,11 @@ std::vector<DetailWatch::Seen> DetailWatch::Sums(const model::JobModel& job) {
     sums.push_back({.rank = analysis::HasRank(id) ? id.rank() : -1,
                     .compared = compared.compared,
                     .late_ns = compared.late_ns,
+                    .calls = traced[i].calls,
                     .steps = traced[i].steps,
                     .steps_ns = traced[i].steps_ns,
-                    .last_ns = traced[i].last_ns});
+                    .last_ns = traced[i].last_ns,
+                    .pauses_us2 = traced[i].pauses_us2});
   }
   return sums;
 }
@@ -40,17 +46,17 @@ std::vector<DetailWatch::Seen> DetailWatch::Sums(const model::JobModel& job) {
 std::vector<DetailWatch::Seen> DetailWatch::Since(const std::vector<Seen>& sums) {
   std::vector<Seen> since = sums;
   const bool same = before_.size() == sums.size();
-  uint64_t most = 0;
   for (size_t i = 0; same && i < sums.size(); ++i) {
     if (sums[i].compared < before_[i].compared) return {};  // counted by something else now
     since[i].compared -= before_[i].compared;
     since[i].late_ns -= std::min(before_[i].late_ns, since[i].late_ns);
+    since[i].calls -= before_[i].calls;
     since[i].steps -= before_[i].steps;
     since[i].steps_ns -= before_[i].steps_ns;
     since[i].last_ns = before_[i].last_ns == 0 ? 0 : since[i].last_ns - before_[i].last_ns;
-    most = std::max(most, since[i].compared);
+    since[i].pauses_us2 -= before_[i].pauses_us2;
   }
-  return same && most >= kLeastCalls ? since : std::vector<Seen>();
+  return same ? since : std::vector<Seen>();
 }
 
 uint64_t DetailWatch::SpanOf(const std::vector<Seen>& since) {
@@ -77,21 +83,42 @@ void DetailWatch::NoteSteps(const std::vector<Seen>& since) {
     steps += seen.steps;
     steps_ns += seen.steps_ns;
   }
-  if (steps == 0) return;
-  step_ns_ = static_cast<double>(steps_ns) / static_cast<double>(steps);
-  const bool is_known = usual_steps_ns_.size() >= kUsualLooks;
-  const double usual_ns = is_known ? UsualStepNs() : 0;
-  const bool is_long = is_known && step_ns_ > usual_ns * (1 + thresholds::kLongerStepsShare);
+  if (steps > 0) {
+    NoteRound(true, static_cast<double>(steps_ns) / static_cast<double>(steps));
+  } else if (!has_steps_) {
+    NoteCalls(since);
+  }
+}
+
+void DetailWatch::NoteCalls(const std::vector<Seen>& since) {
+  const auto most = std::max_element(since.begin(), since.end(),
+                                     [](const Seen& a, const Seen& b) { return a.calls < b.calls; });
+  calls_.calls += most->calls;
+  calls_.last_ns += most->last_ns;
+  calls_.pauses_us2 += most->pauses_us2;
+  const double pauses_ns = 1000 * std::sqrt(static_cast<double>(calls_.pauses_us2));
+  if (calls_.calls == 0 || pauses_ns > kMostPauses * static_cast<double>(calls_.last_ns)) return;
+  NoteRound(false, static_cast<double>(calls_.last_ns) / static_cast<double>(calls_.calls));
+  calls_ = {};
+}
+
+void DetailWatch::NoteRound(bool is_step, double mean_ns) {
+  if (is_step != has_steps_) {
+    usual_ns_.clear();
+    long_looks_ = 0;
+  }
+  has_steps_ = is_step;
+  round_ns_ = mean_ns;
+  const bool is_known = usual_ns_.size() >= kUsualLooks;
+  const bool is_long = is_known && round_ns_ > UsualNs() * (1 + thresholds::kLongerStepsShare);
   long_looks_ = is_long ? long_looks_ + 1 : 0;
   if (is_long) return;  // what is usual is not learned from what is not
   long_captured_ = false;
-  usual_steps_ns_.push_back(step_ns_);
-  if (usual_steps_ns_.size() > 4 * kUsualLooks) usual_steps_ns_.pop_front();
+  usual_ns_.push_back(round_ns_);
+  if (usual_ns_.size() > 4 * kUsualLooks) usual_ns_.pop_front();
 }
 
-double DetailWatch::UsualStepNs() const {
-  return analysis::UpperMedian({usual_steps_ns_.begin(), usual_steps_ns_.end()});
-}
+double DetailWatch::UsualNs() const { return analysis::UpperMedian({usual_ns_.begin(), usual_ns_.end()}); }
 
 bool DetailWatch::MayRaise(uint64_t monotonic_ns) {
   while (!raised_ns_.empty() && monotonic_ns - raised_ns_.front() >= kHourNs) raised_ns_.pop_front();
@@ -140,8 +167,9 @@ std::optional<DetailWatch::Decision> DetailWatch::Decide(const std::vector<Seen>
                                            analysis::Duration(static_cast<double>(span_ns))));
     captured_.insert(late_rank_);
   } else {
-    decision.raise.set_reason(absl::StrCat("steps took ", analysis::Duration(step_ns_), ", usually ",
-                                           analysis::Duration(UsualStepNs())));
+    decision.raise.set_reason(absl::StrCat(has_steps_ ? "steps took " : "collectives came every ",
+                                           analysis::Duration(round_ns_), ", usually ",
+                                           has_steps_ ? "" : "every ", analysis::Duration(UsualNs())));
     long_captured_ = true;
   }
   raised_ns_.push_back(monotonic_ns);
@@ -155,9 +183,14 @@ std::optional<DetailWatch::Decision> DetailWatch::Look(const model::JobModel& jo
   const std::vector<Seen> sums = Sums(job);
   const std::vector<Seen> since = Since(sums);
   const uint64_t span_ns = SpanOf(since);
+  const bool is_known = !since.empty() && may_raise && span_ns > 0;
+  const bool is_little =
+      std::all_of(since.begin(), since.end(), [](const Seen& seen) { return seen.compared < kLeastCalls; });
+  if (is_known && is_little) return std::nullopt;  // the next look has it, too
   before_ = sums;
-  if (since.empty() || !may_raise || span_ns == 0) {
+  if (!is_known) {
     late_looks_ = long_looks_ = on_time_looks_ = 0;
+    calls_ = {};
     return std::nullopt;
   }
   NoteLate(since, span_ns);

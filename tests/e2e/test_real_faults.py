@@ -14,7 +14,7 @@ from harness import BUILD, GPUPROBE, LAUNCH_RANKS
 JOB = os.path.join(BUILD, "tests", "e2e", "faulty_job")
 LEVEL = os.environ.get("REAL_FAULT_LEVEL", "full")
 CALLS_JOB_S = 30  # two looks and a capture
-PATIENCE_S = 20 if harness.REAL_NCCL else 8  # a real one takes seconds to start on two processors
+PATIENCE_S = 20 if harness.REAL_NCCL or LEVEL == "calls" else 8  # a real one takes seconds to start on two processors
 
 
 def seeds():
@@ -106,7 +106,8 @@ def leak(job):
 def hang(way):
     def draw(job):
         job.pick()
-        job.arguments.update(fault=way, patience=PATIENCE_S, **{"from": round(job.rng.uniform(0.3, 0.9) * job.steps)})
+        begins = job.rng.uniform(0.3, 0.9) if LEVEL == "full" else job.rng.uniform(0.05, 0.2)
+        job.arguments.update(fault=way, patience=PATIENCE_S, **{"from": round(begins * job.steps)})
         if way.startswith("other"):
             job.arguments["for"], job.arguments["every"] = 1, 1000
     return draw

@@ -79,7 +79,11 @@ void CallTrace::On(const Place& place, const TracedCallRecord& call, uint32_t op
   its.host = place.host;
   ++its.calls;
   if (its.first_ns == 0) its.first_ns = call.issue_ns;
-  its.last_ns = std::max(its.last_ns, call.issue_ns);
+  if (call.issue_ns > its.last_ns) {
+    const uint64_t pause_us = its.last_ns == 0 ? 0 : (call.issue_ns - its.last_ns) / 1000;
+    its.pauses_us2 += pause_us * pause_us;
+    its.last_ns = call.issue_ns;
+  }
   CompareIssues(Issued(place, call, op));
 }
 

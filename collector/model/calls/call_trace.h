@@ -54,6 +54,7 @@ class CallTrace {
     uint64_t step_begin_ns = 0;  // 0: none has begun
     uint64_t first_ns = 0;       // of its calls; 0: there was none
     uint64_t last_ns = 0;
+    uint64_t pauses_us2 = 0;     // sum of the squares of the times from one call to the next, us squared
     uint64_t late_until_ns = 0;  // its host was late until then: a wait that several calls share counts once
     uint64_t host = 0;           // as Place::host
     Sums by_gpu;
@@ -62,7 +63,7 @@ class CallTrace {
     template <typename Archive>
     void Visit(Archive& archive) {
       archive.Members(this, calls, timed, gpu_ns, steps, steps_ns, longest_step_ns, step, step_begin_ns,
-                      first_ns, last_ns, late_until_ns, host, by_gpu, by_host);
+                      first_ns, last_ns, pauses_us2, late_until_ns, host, by_gpu, by_host);
     }
   };
   // A communicator as the process knows it. `host`: equal for processes of one host.

@@ -54,6 +54,7 @@ class DetailWatchTest : public ::testing::Test {
         times.add_comm(1);
         times.add_number_delta(i == 0 ? static_cast<int64_t>(number_) : 1);
         times.add_gpu_ns(kMs / 10 + (rank == late ? 0 : late_ns));
+        if (!has_marker_) continue;
         v1::TracedSteps& steps = *batch.mutable_traced_steps();
         steps.add_begin_delta(static_cast<int64_t>(step_ns));
         steps.add_index_delta(i == 0 ? static_cast<int64_t>(number_) : 1);
@@ -77,6 +78,7 @@ class DetailWatchTest : public ::testing::Test {
     return decisions;
   }
 
+  bool has_marker_ = true;
   model::JobModel job_;
   std::vector<model::ProcessModel*> processes_;
   std::vector<uint64_t> sequences_ = std::vector<uint64_t>(kRanks);
@@ -160,6 +162,34 @@ TEST_F(DetailWatchTest, StepsThatBecomeLongerAreCapturedOnAllRanksOnce) {
   EXPECT_EQ(decisions[0].request.ranks_size(), 0);
   EXPECT_EQ(decisions[0].raise.rank(), -1);
   EXPECT_EQ(decisions[0].raise.reason(), "steps took 40.0 ms, usually 20.0 ms");
+}
+
+TEST_F(DetailWatchTest, WithoutAMarkerTheTimeBetweenCollectivesTellsThatStepsBecameLonger) {
+  has_marker_ = false;
+  EXPECT_TRUE(Watch(60, -1, 0).empty());
+  const std::vector<DetailWatch::Decision> decisions = Watch(200, -1, 0, true, 40 * kMs);
+  ASSERT_EQ(decisions.size(), 1U);
+  EXPECT_EQ(decisions[0].request.ranks_size(), 0);
+  EXPECT_EQ(decisions[0].raise.reason(), "collectives came every 40.0 ms, usually every 20.0 ms");
+}
+
+TEST_F(DetailWatchTest, WhereALookEndsInAStepTellsNothing) {
+  has_marker_ = false;
+  // Steps of 7 s: 100 collectives in 2 s, and 5 s without any.
+  for (int step = 0; step < 100; ++step) {
+    EXPECT_TRUE(Watch(2, -1, 0).empty());
+    for (int i = 0; i < 5; ++i) {
+      now_ns_ += kSecond;
+      EXPECT_FALSE(watch_.Look(job_, true, kSecond + now_ns_, kStart + now_ns_).has_value());
+    }
+  }
+}
+
+TEST_F(DetailWatchTest, FewCollectivesAreLookedAtTogether) {
+  const std::vector<DetailWatch::Decision> decisions = Watch(40, 2, 100 * kMs, true, kSecond / 5);
+  ASSERT_EQ(decisions.size(), 1U);
+  EXPECT_EQ(decisions[0].raise.rank(), 2);
+  EXPECT_EQ(decisions[0].raise.reason(), "rank 2 was late at collectives for 50.0 % of 6.00 s");
 }
 
 }  // namespace
