@@ -72,7 +72,7 @@ ProcessTimeline::ProcessTimeline(const Process& process, const GroupRanks& group
 absl::Status ProcessTimeline::Add(const v1::Batch& batch) {
   reader_.Begin(batch);
   if (batch.restated()) return absl::OkStatus();
-  const absl::Status status =
+  absl::Status status =
       reader_
           .Read<model::LaunchRecord, model::RangeRecord, model::CollectiveRecord, model::PlanRecord,
                 model::SyncRecord, model::DriverCallRecord, model::HostSampleRecord, model::AllocationRecord,

@@ -88,9 +88,9 @@ std::vector<std::string> LimitsOf(const Run& a, const Run& b) {
                                             a.series.ranks.size(), b.series.ranks.size()));
   }
   if (a.report.steps->source != b.report.steps->source) {
-    out.push_back(
-        absl::StrFormat("Steps may not be comparable: their boundaries come from %s in A and from %s in B.",
-                        a.report.steps->source, b.report.steps->source));
+    out.push_back(absl::StrCat("Steps may not be comparable: their boundaries come from ",
+                               report::Word(a.report.steps->source), " in A and from ",
+                               report::Word(b.report.steps->source), " in B."));
   }
   SayWorkLimits(a, b, out);
   return out;

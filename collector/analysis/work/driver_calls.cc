@@ -72,7 +72,8 @@ std::vector<DriverCallReport> DriverCallsOf(const model::JobModel& job) {
         out.longest_start_ns = process->Realtime(sum.longest_start_ns);
       }
       if (!steady_ns.has_value()) continue;
-      DriverCallReport::Startup& startup = out.startup.has_value() ? *out.startup : out.startup.emplace();
+      if (!out.startup.has_value()) out.startup = DriverCallReport::Startup();
+      DriverCallReport::Startup& startup = *out.startup;
       const auto found = before.find(function);
       if (found == before.end()) continue;
       startup.calls += found->second.calls;

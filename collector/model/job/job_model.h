@@ -104,7 +104,8 @@ class JobModel {
   bool ApplyRaise(const v1::DetailRaise& raise) { return trace_.On(raise); }
   // Of level calls.
   const CallTrace& trace() const { return trace_; }
-  // So many calls wait for ranks that have not reported them that whoever reads should read those ranks first.
+  // So many calls wait for ranks that have not reported them that whoever reads should read those ranks
+  // first.
   bool ManyCallsWait() const { return calls_.ManyWait(members_); }
   const IssuedCalls& issued() const { return issued_; }
   const RankComparison& comparison() const { return comparison_; }

@@ -32,7 +32,7 @@ size_t CutSize(std::string_view text) noexcept {
 size_t Narrow(const wchar_t* wide, size_t count, char* to, size_t capacity) noexcept {
   size_t size = 0;
   for (size_t i = 0; i < count; ++i) {
-    auto code = static_cast<uint32_t>(wide[i]);
+    auto code = static_cast<uint32_t>(wide[i]);  // NOLINT(bugprone-signed-char-misuse): 32 bits
     const bool is_surrogate = code >= 0xd800 && code < 0xe000;
     if (code > 0x10ffff || is_surrogate) code = 0xfffd;  // what is no character
     const size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;

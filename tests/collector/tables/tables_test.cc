@@ -79,9 +79,7 @@ TEST(Csv, CellsAreQuotedWhereNeedBe) {
 }
 
 TEST(Csv, WhatASpreadsheetWouldComputeIsText) {
-  EXPECT_EQ(CsvLine({"=1+1", "+cmd", "-x", "@SUM(A1)", "\t=1", " =1",
-                     "\xef\xbc\x9d"
-                     "1"}),
+  EXPECT_EQ(CsvLine({"=1+1", "+cmd", "-x", "@SUM(A1)", "\t=1", " =1", std::string("\xef\xbc\x9d") + "1"}),
             "'=1+1,'+cmd,'-x,'@SUM(A1),'?=1,' =1,'\xef\xbc\x9d"
             "1\r\n");
   EXPECT_EQ(CsvLine({"-12", "-1.5e-07", "+3", "a=b", "-"}), "-12,-1.5e-07,+3,a=b,'-\r\n");

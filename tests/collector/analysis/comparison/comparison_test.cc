@@ -164,6 +164,16 @@ TEST(Comparison, AHangAndWhatWasLostAreSaidBeforeTheNumbers) {
   EXPECT_THAT(Compare(run_a, run_b).doubts_b.front(), StartsWith("had 4 processes"));
 }
 
+TEST(Comparison, StepsOfDifferentSourcesAreSaidToBe) {
+  Recorded run_a = Measured({.seed = 1});
+  Recorded run_b = Measured({.seed = 2});
+  run_a.report.steps->source = model::StepSource::kMarker;
+  run_b.report.steps->source = model::StepSource::kKernels;
+  EXPECT_THAT(Compare(run_a, run_b).limits,
+              ::testing::Contains(::testing::AllOf(HasSubstr("boundaries come from marker in A"),
+                                                   HasSubstr("from kernels in B"))));
+}
+
 TEST(Comparison, StepsCountNotStepsTimesRanks) {
   const Comparison c = Compare(Measured({.seed = 1}), Measured({.step_ms = 101, .seed = 2}));
   EXPECT_EQ(c.parts.front().a.count, kSteps);

@@ -37,7 +37,7 @@ HoldingEvidence Reduces(double mib, Optimizer optimizer = Optimizer::kAdam, uint
           .weight_shards = 1,
           .gradient_element_bytes = element_bytes,
           .reduced_by = "AllReduce",
-          .optimizer = std::move(optimizer)};
+          .optimizer = optimizer};
 }
 
 // What is held, in MiB; checks that nothing is lost or counted twice.
