@@ -14,6 +14,7 @@ CallShape ShapeOfCall(const model::JobModel& job, const IssuedCalls::Call& call,
   for (const IssuedCalls::Issue& issue : call.issues) {
     if (issue.signature != signature) continue;
     const bool traced = issue.plan == IssuedCalls::kPlanNotKnown;
+    if (traced) shape.count = 0;  // it is of bytes
     shape.bytes = traced ? issue.element_bytes : s.count * issue.element_bytes;
   }
   return shape;

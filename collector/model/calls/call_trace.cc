@@ -56,12 +56,13 @@ std::vector<CallTrace::Arrival> CallTrace::Issued(const Place& place, const Trac
                                                   uint32_t op) {
   // A rank that reports nothing must not keep all calls of the others.
   if (call.seq >= kMostOpen) calls_.Finished(place.hash, call.seq - kMostOpen);
-  const IssuedCalls::Call* by_all = calls_.Issued(place.hash, place.rank, call.seq, {.op = op},
-                                                  {.comm_rank = place.rank,
-                                                   .signature = 0,
-                                                   .issue_ns = call.issue_ns,
-                                                   .element_bytes = call.bytes,
-                                                   .plan = IssuedCalls::kPlanNotKnown});
+  const IssuedCalls::Call* by_all =
+      calls_.Issued(place.hash, place.rank, call.seq, {.op = op, .count = call.bytes},
+                    {.comm_rank = place.rank,
+                     .signature = 0,
+                     .issue_ns = call.issue_ns,
+                     .element_bytes = call.bytes,
+                     .plan = IssuedCalls::kPlanNotKnown});
   if (by_all == nullptr) return {};
   const std::vector<IssuedCalls::RankState>& ranks = calls_.communicators().at(place.hash).ranks;
   std::vector<Arrival> all;

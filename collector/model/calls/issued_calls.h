@@ -34,8 +34,8 @@ class IssuedCalls {
   struct Signature {
     uint32_t op = 0;        // JobModel::Name
     uint32_t datatype = 0;  // JobModel::Name, 0: not known
-    uint64_t count = 0;
-    int32_t root = -1;
+    uint64_t count = 0;     // of elements; with kPlanNotKnown: bytes
+    int32_t root = -1;      // likewise: not known
     bool operator==(const Signature&) const = default;
 
     template <typename Archive>

@@ -100,12 +100,12 @@ bool JobModel::IsConsistent() const {
              return names_known(call) && all(call.issues, issuer_known);
            });
   };
+  const auto mismatch_known = [&](const IssuedCalls::Mismatched& m) { return names_known(m.call); };
   for (const IssuedCalls* calls : {&issued_, &trace_.calls()}) {
-    if (!all(calls->communicators(), known)) return false;
+    if (!all(calls->communicators(), known) || !all(calls->Mismatches(), mismatch_known)) return false;
   }
   return !names_.empty() && trace_.IsOf(processes_.size()) && comparison_.blame().size() <= members_.size() &&
-         comparison_.alignment().IsOf(members_.size()) && comparison_.late_steps().IsOf(members_.size()) &&
-         all(issued_.Mismatches(), [&](const IssuedCalls::Mismatched& m) { return names_known(m.call); });
+         comparison_.alignment().IsOf(members_.size()) && comparison_.late_steps().IsOf(members_.size());
 }
 
 v1::Batch JobModel::RollUp(ProcessModel& process) const {

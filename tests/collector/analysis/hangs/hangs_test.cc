@@ -82,6 +82,47 @@ TEST_F(HangsTest, AtLevelCallsTheRankThatDidNotIssueIsNamed) {
   EXPECT_THAT(At(200 * kSecond), IsEmpty()) << "all have issued what any has";
 }
 
+TEST_F(HangsTest, AtLevelCallsACallThatDiffersIsPutDownToTheMinority) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    for (uint64_t seq = 0; seq < 3; ++seq) {
+      const bool differs = rank == 3 && seq == 1;
+      b.TracedCall(differs ? kBroadcast : kAllReduce, kWorld, seq, differs ? 8192 : 4096,
+                   kStart + (seq + 1) * kSecond);
+    }
+    Send(rank, b, 3 * kSecond + kMs);
+  }
+  const std::vector<Hang> hangs = At(4 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kMismatch);
+  EXPECT_EQ(hangs[0].seq, 1u);
+  EXPECT_TRUE(hangs[0].over) << "all have issued the next one";
+  EXPECT_EQ(hangs[0].issued, 3);
+  EXPECT_EQ(hangs[0].shape.bytes, 4096u);
+  ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, 3);
+  EXPECT_EQ(ShapeText(*hangs[0].ranks[0].shape), "Broadcast, 8.00 KiB");
+}
+
+TEST_F(HangsTest, AtLevelCallsTheNewestCallThatDiffersIsSaidOnceItHasNotEndedForTheLimit) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    b.TracedCall(kAllReduce, kWorld, 0, 4096, kStart + kSecond);
+    b.TracedCall(kAllReduce, kWorld, 1, rank == 0 ? 16 : 4096, kStart + 2 * kSecond);
+    Send(rank, b, 2 * kSecond + kMs);
+  }
+  Heartbeat(30 * kSecond);
+  EXPECT_THAT(At(30 * kSecond), IsEmpty()) << "it may be over";
+  Heartbeat(63 * kSecond);
+  const std::vector<Hang> hangs = At(63 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kMismatch);
+  EXPECT_FALSE(hangs[0].over);
+  EXPECT_EQ(hangs[0].waiting_ns, 61 * kSecond);
+  ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, 0);
+}
+
 TEST_F(HangsTest, AtLevelCallsAWaitBehindAnotherIsAConsequence) {
   constexpr uint32_t kPair = 2;
   for (int rank = 0; rank < kRanks; ++rank) {
