@@ -74,6 +74,7 @@ class Faults(hub_job.HubJob):
         self.assertIn("the hub says: ", said["n2"])
         report = self.report(self.run_of("n2"))
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [2, 3])
+        self.assert_no_loss(report)
         self.assertEqual([rank["steps"]["count"] for rank in report["ranks"]], [4000, 4000])
 
 
