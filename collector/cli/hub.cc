@@ -163,8 +163,8 @@ void Publish(recording::HubJobs& jobs, std::shared_ptr<const http::HubMoment> mo
   server.Publish({.list = jobs.List(), .moment = std::move(moment)}, std::move(of_users));
 }
 
-// A thread for each connection, and most are brief: with an arena for each of many threads, what one frees is not
-// another's. A hub of 10,000 ranks took 2.1 GB before its report, and 2.3 and 2.7 GB with the default.
+// A thread for each connection, and most are brief: with an arena for each of many threads, what one frees is
+// not another's. A hub of 10,000 ranks took 2.1 GB before its report, and 2.3 and 2.7 GB with the default.
 constexpr int kAllocatorArenas = 2;
 
 int Serve(const HubOptions& options) {

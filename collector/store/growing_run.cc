@@ -59,7 +59,7 @@ absl::Status GrowingRun::Look(model::JobModel& job, AfterBatch after_batch, bool
       log.segments.push_back(segment);
   }
   if (has_come) came_ = now_;
-  const uint64_t most_ns = !is_last && AwaitsRanks(job) ? 0 : UINT64_MAX;
+  const bool ranks_come = !is_last && AwaitsRanks(job);
   absl::Status status;
   std::vector<Log*> reading;
   for (auto& [name, log] : logs_) reading.push_back(&log);
@@ -79,7 +79,7 @@ absl::Status GrowingRun::Look(model::JobModel& job, AfterBatch after_batch, bool
     is_held_back_ = !Interleave(
         sources, job, replayed,
         [&](const model::ProcessModel& process, const v1::Batch&) { after_batch(process); },
-        [&](size_t source) { return !is_last && Awaits(*opened[source]); }, most_ns);
+        [&](size_t source) { return !is_last && Awaits(*opened[source]); }, ranks_come);
     // A segment that another one follows has its last byte.
     goes_on = false;
     std::vector<Log*> further;

@@ -61,7 +61,8 @@ absl::StatusOr<RunSource> OpenSource(const Segment& segment) {
 }
 
 bool Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Replayed& replayed,
-                BatchWatcher watch, SourceCheck awaits, uint64_t most_ns) {
+                BatchWatcher watch, SourceCheck awaits, bool ranks_come) {
+  uint64_t most_ns = ranks_come ? 0 : UINT64_MAX;
   // By time, then in their order.
   using Next = std::pair<uint64_t, size_t>;
   std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
@@ -72,7 +73,7 @@ bool Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Re
   v1::Frame frame;
   while (!queue.empty()) {
     const auto [ns, earliest] = queue.top();
-    if (ns > most_ns && job.ManyCallsWait()) return false;
+    if (ns > most_ns && job.ManyCallsWait(ranks_come)) return false;
     queue.pop();
     RunSource& source = *sources[earliest];
     Step(source, job, frame, replayed, watch);

@@ -32,10 +32,11 @@ absl::StatusOr<RunSource> OpenSource(const Segment& segment);
 using SourceCheck = absl::FunctionRef<bool(size_t source)>;
 
 // Reads sources that are not done to their ends into `job`, by the time of their batches. Those of which
-// `awaits` more when they are at their ends, hold the others back: once many calls wait for ranks that have
-// not reported them (JobModel::ManyCallsWait), no source is read beyond them, nor beyond `most_ns`. It is
-// kept in its log, at no cost, and read later. Returns whether all were read to their ends.
+// `awaits` more when they are at their ends hold the others back: once many calls wait for ranks that have
+// not reported them (JobModel::ManyCallsWait), no source is read beyond them; none at all if `ranks_come`,
+// whose sources are not there yet. What is left is kept in its log, at no cost, and read later. Returns
+// whether all were read to their ends.
 bool Interleave(const std::vector<RunSource*>& sources, model::JobModel& job, Replayed& replayed,
-                BatchWatcher watch, SourceCheck awaits, uint64_t most_ns = UINT64_MAX);
+                BatchWatcher watch, SourceCheck awaits, bool ranks_come = false);
 
 }  // namespace gpuprobe::store

@@ -188,6 +188,17 @@ void CallMatcher::CloseOldest(const Members& members, RankComparison& comparison
   }
 }
 
+bool CallMatcher::ManyWait(const Members& members, absl::FunctionRef<bool(uint64_t hash)> may_come) const {
+  if (!IsMany(awaited_, members)) return false;
+  Waiting awaited;
+  for (const auto& [hash, waiting] : waiting_) {
+    if (waiting.in_vain || !may_come(hash)) continue;
+    awaited.calls += waiting.calls;
+    awaited.ranks += waiting.ranks;
+  }
+  return IsMany(awaited, members);
+}
+
 void CallMatcher::CountWaiting(uint64_t hash, int64_t calls, int64_t ranks) {
   Waiting& waiting = waiting_[hash];
   const auto count = [&](Waiting& of) {

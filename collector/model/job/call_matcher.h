@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "collector/model/calls/collective_tracker.h"
 #include "collector/model/job/member.h"
 #include "collector/model/job/rank_comparison.h"
@@ -47,11 +48,9 @@ class CallMatcher {
   void Add(const Members& members, uint32_t number, const SettledPlan& plan, RankComparison& comparison);
   // Passes all calls that still wait to the comparison.
   void Finish(const Members& members, RankComparison& comparison);
-  // A third of what may wait does, for ranks of which more may come: not those of a communicator that has had
-  // to give up waiting.
-  bool ManyWait(const Members& members) const {
-    return awaited_.ranks > MostWaiting(members) / 3 || awaited_.calls > kMaxWaitingCalls / 3;
-  }
+  // A third of what may wait does, for ranks of which more may come: of communicators for which `may_come`,
+  // and not of one that has had to give up waiting.
+  bool ManyWait(const Members& members, absl::FunctionRef<bool(uint64_t hash)> may_come) const;
 
   // REQUIRES: the members are loaded.
   template <typename Archive>
@@ -63,6 +62,11 @@ class CallMatcher {
     std::vector<bool> present;  // by rank of the communicator
     std::vector<RankComparison::Participant> participants;
     std::vector<uint32_t> lost;  // members that took part, at times that are not known
+  };
+  struct Waiting {
+    size_t calls = 0;
+    size_t ranks = 0;  // participants in them
+    bool in_vain = false;
   };
   // Communicator hash, sequence, replay, 0. For a send and its receive: the ordinal of the transfer instead
   // of the sequence, and the sender's rank in the communicator << 32 | the receiver's.
@@ -102,6 +106,9 @@ class CallMatcher {
   void Close(const Members& members, uint64_t number, RankComparison& comparison);
   static void AddRank(uint32_t member, const v1::Communicator& comm, const SettledPlan& plan, Call& call);
   void Close(const Members& members, const Key& key, Call& call, RankComparison& comparison);
+  static bool IsMany(const Waiting& waiting, const Members& members) {
+    return waiting.ranks > MostWaiting(members) / 3 || waiting.calls > kMaxWaitingCalls / 3;
+  }
   static size_t MostWaiting(const Members& members) {
     return std::max(kMaxWaitingRanks, members.size() * kMaxWaitingOfAll);
   }
@@ -119,11 +126,6 @@ class CallMatcher {
 
   absl::flat_hash_map<Key, Call> calls_;
   std::deque<Key> order_;
-  struct Waiting {
-    size_t calls = 0;
-    size_t ranks = 0;  // participants in them
-    bool in_vain = false;
-  };
   absl::flat_hash_map<uint64_t, Waiting> waiting_;  // by communicator
   size_t waiting_ranks_ = 0;                        // in all of them
   Waiting awaited_;                                 // in those that do not wait in vain

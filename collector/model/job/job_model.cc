@@ -225,6 +225,14 @@ void JobModel::OnIssued(const ProcessModel& process, const CollectiveRecord& cal
                   .plan = call.plan});
 }
 
+bool JobModel::ManyCallsWait(bool ranks_come) const {
+  return calls_.ManyWait(members_, [&](uint64_t hash) {
+    const auto comm = issued_.communicators().find(hash);
+    return ranks_come ||
+           (comm != issued_.communicators().end() && comm->second.heard >= comm->second.ranks.size());
+  });
+}
+
 void JobModel::Finish(bool goes_on) {
   for (const std::unique_ptr<ProcessModel>& process : processes_) {
     if (!goes_on) process->EndDelivery();

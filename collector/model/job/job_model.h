@@ -104,9 +104,9 @@ class JobModel {
   bool ApplyRaise(const v1::DetailRaise& raise) { return trace_.On(raise); }
   // Of level calls.
   const CallTrace& trace() const { return trace_; }
-  // So many calls wait for ranks that have not reported them that whoever reads should read those ranks
-  // first.
-  bool ManyCallsWait() const { return calls_.ManyWait(members_); }
+  // So many calls wait for ranks that have not reported them that these should be read first. `ranks_come`:
+  // also those of which nothing has been heard.
+  bool ManyCallsWait(bool ranks_come) const;
   const IssuedCalls& issued() const { return issued_; }
   const RankComparison& comparison() const { return comparison_; }
   // Name of an operation or data type in `issued`: one id per name, whatever the processes call it.

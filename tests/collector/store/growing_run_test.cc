@@ -138,13 +138,24 @@ TEST_F(GrowingRunTest, TheLastLookReadsEverything) {
   EXPECT_EQ(job_.processes().front()->totals().kernels, kCalls);
 }
 
-// Rank 1 is not profiled, and the launcher does not say that there is one.
-TEST_F(GrowingRunTest, NothingIsHeldBackForRanksThatNeverCome) {
+TEST_F(GrowingRunTest, NothingIsHeldBackForARankThatIsNotProfiled) {
   Begin(0, 1);
-  Begin(2, 1);  // has no part in these calls
+  Begin(2, 1);
+  Write(2, Second(1, 0, /*communicator=*/0xc0));
+  WriteSeconds(0, 0, kSeconds / 2);
+  Look();
+  EXPECT_FALSE(run_.is_held_back());
+  EXPECT_EQ(job_.processes().front()->totals().kernels, kCalls / 2);
+}
+
+TEST_F(GrowingRunTest, NothingIsHeldBackForARankThatHasLeftTheCalls) {
+  Begin(0, 2);
+  Begin(1, 2);
+  Begin(2, 2);
+  WriteSeconds(1, 0, 1);
+  Write(1, ByeFrame(1));
   WriteSeconds(0, 0, kSeconds);
   Look();
-  EXPECT_FALSE(run_.is_held_back()) << "it has no communicator";
   Write(2, Second(1, 0, /*communicator=*/0xc0));
   WriteSeconds(0, kSeconds, kSeconds + 2);
   Look();
