@@ -47,6 +47,16 @@ Hang Describe(const model::JobModel& job, const IssuedCalls::Mismatched& m,
   return hang;
 }
 
+// Not of a program that was started again with the same communicator: others are in its ranks' places.
+bool IssuersAreKnown(const model::JobModel& job, const IssuedCalls::Call& call,
+                     const IssuedCalls::Communicator& comm) {
+  return !call.issues.empty() &&
+         std::all_of(call.issues.begin(), call.issues.end(), [&](const IssuedCalls::Issue& issue) {
+           const auto rank = static_cast<size_t>(issue.comm_rank);
+           return rank < comm.ranks.size() && comm.ranks[rank].process < job.processes().size();
+         });
+}
+
 bool EndedWell(const model::JobModel& job, const IssuedCalls::Call& call,
                const IssuedCalls::Communicator& comm) {
   return std::all_of(call.issues.begin(), call.issues.end(), [&](const IssuedCalls::Issue& issue) {
@@ -97,7 +107,8 @@ Mismatches FindMismatches(const model::JobModel& job, uint64_t now_ns, uint64_t 
   for (const IssuedCalls* calls : {&job.issued(), &job.trace().calls()}) {
     for (const IssuedCalls::Mismatched& m : calls->Mismatches()) {
       const auto comm = calls->communicators().find(m.hash);
-      if (comm != calls->communicators().end()) Add(job, m, comm->second, now_ns, after_ns, first, out);
+      if (comm != calls->communicators().end() && IssuersAreKnown(job, m.call, comm->second))
+        Add(job, m, comm->second, now_ns, after_ns, first, out);
     }
   }
   return out;

@@ -4,6 +4,11 @@
 #include <tuple>
 
 namespace gpuprobe::model {
+namespace {
+
+constexpr uint64_t kLongestPauseUs = 1'000'000'000;  // 17 minutes: of its square, 18 fit into the sum
+
+}  // namespace
 
 CallTrace::Process& CallTrace::Of(uint32_t process) {
   if (process >= processes_.size()) processes_.resize(size_t{process} + 1);
@@ -81,7 +86,8 @@ void CallTrace::On(const Place& place, const TracedCallRecord& call, uint32_t op
   ++its.calls;
   if (its.first_ns == 0) its.first_ns = call.issue_ns;
   if (call.issue_ns > its.last_ns) {
-    const uint64_t pause_us = its.last_ns == 0 ? 0 : (call.issue_ns - its.last_ns) / 1000;
+    const uint64_t pause_us =
+        its.last_ns == 0 ? 0 : std::min((call.issue_ns - its.last_ns) / 1000, kLongestPauseUs);
     its.pauses_us2 += pause_us * pause_us;
     its.last_ns = call.issue_ns;
   }

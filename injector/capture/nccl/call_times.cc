@@ -31,25 +31,22 @@ constinit std::atomic<uint64_t> next_timed{0};
 
 // What NCCL keeps as the handle of an event: a use of a place, which must not be taken for a later one. No
 // pointer looks like it, as the upper 16 bits are those of no address.
-enum class Kind : uint8_t { kCall, kChannel };
 constexpr uint64_t kTag = uint64_t{0x6770} << 48;
+constexpr uint64_t kOfChannel = 1;
 
-void* HandleOf(uint64_t use, uint64_t place, Kind kind) noexcept {
-  const uint64_t bits = kTag | (use & 0xffff) << 32 | place << 1 | (kind == Kind::kChannel ? 1 : 0);
+void* ToHandle(uint64_t bits) noexcept {
   return reinterpret_cast<void*>(bits);  // NOLINT(performance-no-int-to-ptr): NCCL hands it back, no more
 }
 
-struct Handle {
+struct Use {
   TimedCall* call = nullptr;  // null: it is another event's
-  uint64_t use = 0;
-  uint64_t place = 0;
+  uint64_t number = 0;
 };
-Handle Read(void* handle, Kind kind) noexcept {
+Use UseOf(void* handle, uint64_t kind) noexcept {
   const auto bits = reinterpret_cast<uint64_t>(handle);
   const uint64_t place = (bits & 0xffffffff) >> 1;
-  if (bits >> 48 != kTag >> 48 || (bits & 1) != (kind == Kind::kChannel ? 1 : 0) || place >= kTimedCalls)
-    return {};
-  return {&timed[place], bits >> 32 & 0xffff, place};
+  if (bits >> 48 != kTag >> 48 || (bits & kOfChannel) != kind || place >= kTimedCalls) return {};
+  return {&timed[place], bits >> 32 & 0xffff};
 }
 
 }  // namespace
@@ -68,23 +65,23 @@ void* BeginTimedCall(PluginCommunicator* comm, EntryPoint op) noexcept {
   call.comm.store(comm, std::memory_order_relaxed);
   call.op.store(static_cast<uint16_t>(op), std::memory_order_relaxed);
   call.number.store(NextReported(comm), std::memory_order_relaxed);
-  return HandleOf(use, place, Kind::kCall);
+  return ToHandle(kTag | use << 32 | place << 1);
 }
 
 void* BeginTimedChannel(void* call, uint64_t gpu_ns) noexcept {
-  const Handle known = Read(call, Kind::kCall);
+  const Use known = UseOf(call, 0);
   if (known.call == nullptr || (gpu_ns & kClock) == 0) return nullptr;
-  uint64_t none = known.use << kUseShift;
+  uint64_t none = known.number << kUseShift;
   const bool is_first = known.call->word.compare_exchange_strong(none, none | (gpu_ns & kClock));
-  return is_first ? HandleOf(known.use, known.place, Kind::kChannel) : nullptr;
+  return is_first ? ToHandle(reinterpret_cast<uint64_t>(call) | kOfChannel) : nullptr;
 }
 
 void EndTimedChannel(void* channel, uint64_t gpu_ns) noexcept {
-  const Handle known = Read(channel, Kind::kChannel);
+  const Use known = UseOf(channel, kOfChannel);
   if (known.call == nullptr) return;
   const uint64_t word = known.call->word.load(std::memory_order_acquire);
   const uint64_t took_ns = (gpu_ns - word) & kClock;
-  if (word >> kUseShift != known.use || took_ns == 0 || took_ns > kLongestNs) return;
+  if (word >> kUseShift != known.number || took_ns == 0 || took_ns > kLongestNs) return;
   const Guard guard;
   if (!guard) return;
   const uint32_t comm = IdOf(known.call->comm.load(std::memory_order_relaxed));

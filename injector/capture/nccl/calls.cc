@@ -29,13 +29,10 @@ constinit GroupBatch group_batches[kGroupBatches] = {};
 
 size_t PrepareGroupBatches() noexcept {
   constexpr uintptr_t kPageBytes = 4096;
-  auto* const begin = reinterpret_cast<char*>(group_batches);
-  auto* const end = reinterpret_cast<char*>(group_batches + kGroupBatches);
-  const auto beyond_page = [](const char* at) noexcept {
-    return reinterpret_cast<uintptr_t>(at) % kPageBytes;
-  };
-  char* const first = begin + (kPageBytes - beyond_page(begin)) % kPageBytes;
-  madvise(first, static_cast<size_t>(end - beyond_page(end) - first), MADV_NOHUGEPAGE);
+  const auto begin = (reinterpret_cast<uintptr_t>(group_batches) + kPageBytes - 1) & ~(kPageBytes - 1);
+  const auto end = reinterpret_cast<uintptr_t>(group_batches + kGroupBatches) & ~(kPageBytes - 1);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the begin of a page
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_NOHUGEPAGE);
   return sizeof(group_batches);
 }
 

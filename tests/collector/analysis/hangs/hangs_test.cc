@@ -280,6 +280,19 @@ TEST_F(HangsTest, CallsThatDifferAreReportedAtOnceAndPutDownToTheMinority) {
   EXPECT_EQ(hangs[0].ranks[0].shape->count, 7u);
 }
 
+TEST_F(HangsTest, AMismatchOfAProgramThatWasStartedAgainIsNotPutDownToTheNewOne) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    Call(rank, b, 0, 100 * kMs, true, kAllReduce, rank == 3 ? 7 : 1000);
+    Send(rank, b, kSecond);
+  }
+  ASSERT_THAT(At(2 * kSecond), SizeIs(1));
+  BatchBuilder again(1, kStart + 3 * kSecond);
+  again.Comm(kWorld, 0x9c1e, 0, kRanks);
+  ASSERT_TRUE(job_.Join(testing::MakeHello(0, kRanks, /*pid=*/9999)).Apply(again.batch()).ok());
+  EXPECT_THAT(At(4 * kSecond), IsEmpty());
+}
+
 TEST_F(HangsTest, ALostCallIsTakenToHaveBeenIssuedWhenALaterOneWas) {
   for (int rank = 0; rank < kRanks; ++rank) {
     BatchBuilder b = Begin(rank);
